@@ -1,0 +1,49 @@
+"""What the command line decides, as plain values. Each option is declared once, in `cli.py`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from mashbox.engine.types import Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """What the worker needs to load one model.
+
+    `gpu_layers` -1 means as many as the build can offload; `flash_attn` is auto, on or off;
+    `cache_type_k` and `cache_type_v` are GGML type names such as f16 or q8_0.
+    """
+
+    path: Path
+    context: int
+    slots: int
+    threads: int
+    gpu_layers: int = -1
+    cache_type_k: str = "f16"
+    cache_type_v: str = "f16"
+    flash_attn: str = "auto"
+    rope_scaling: str = "auto"
+    cache_ram_mib: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ServeConfig:
+    """One server: where it listens, what it serves and how."""
+
+    model: ModelConfig
+    model_id: str
+    host: str = "127.0.0.1"
+    port: int = 8000
+    chat_template: str | None = None
+    default_sampling: Sampling = Sampling()
+    log_level: str = "info"
+
+
+def cache_dir() -> Path:
+    """Where models and builds are kept: MASHBOX_CACHE, else XDG_CACHE_HOME/mashbox, else ~/.cache/mashbox."""
+    if own := os.environ.get("MASHBOX_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mashbox"

@@ -1,0 +1,180 @@
+"""The engine's vocabulary: what goes in, what comes out. No protocol's name, no llama.
+
+All types are frozen; they cross the worker's socket as they are (`ipc.py`).
+Token counts are in tokens, times in milliseconds, sizes in bytes.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+
+class Segment(msgspec.Struct, frozen=True, array_like=True):
+    """A piece of a prompt. Only with `parse_special` may its text become control tokens."""
+
+    text: str
+    parse_special: bool
+
+
+class Sampling(msgspec.Struct, frozen=True, array_like=True):
+    """How the next token is chosen. The defaults are greedy; ranges are checked at the edge."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int = 0
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+
+    @property
+    def greedy(self) -> bool:
+        """True when the most likely token is always taken."""
+        return self.temperature == 0.0
+
+
+class FinishReason(str, Enum):
+    """Why a request ended well."""
+
+    STOP = "stop"  # the model ended its turn
+    STOP_STRING = "stop_string"  # one of the request's stop strings came
+    LENGTH = "length"  # max_tokens or the context's end
+
+
+class Usage(msgspec.Struct, frozen=True, array_like=True):
+    """Counts and times of one finished request.
+
+    `prompt_ms` runs from the start of the run to the first new token, `predicted_ms` from the
+    first to the last new token, `queue_ms` from arrival to the start of the run.
+    """
+
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    queue_ms: float
+    prompt_ms: float
+    predicted_ms: float
+
+
+# --- to the engine ---------------------------------------------------------------------------
+
+
+class Submit(msgspec.Struct, frozen=True, array_like=True, tag="submit"):
+    """Run one request. `max_tokens` None means up to the end of the context."""
+
+    id: str
+    segments: tuple[Segment, ...]
+    sampling: Sampling
+    stop: tuple[str, ...] = ()
+    max_tokens: int | None = None
+
+
+class Cancel(msgspec.Struct, frozen=True, array_like=True, tag="cancel"):
+    """Forget a request, wherever it is. It gets no further events."""
+
+    id: str
+
+
+class Shutdown(msgspec.Struct, frozen=True, array_like=True, tag="shutdown"):
+    """End the worker at once."""
+
+
+Command = Submit | Cancel | Shutdown
+
+
+# --- from the engine -------------------------------------------------------------------------
+
+
+class Accepted(msgspec.Struct, frozen=True, array_like=True, tag="accepted"):
+    """The prompt is tokenised, fits, and waits for a slot."""
+
+    id: str
+    prompt_tokens: int
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
+    """The prompt fills or exceeds the context; the request has ended."""
+
+    id: str
+    prompt_tokens: int
+    context: int
+
+
+class TextDelta(msgspec.Struct, frozen=True, array_like=True, tag="text"):
+    """New text: whole characters, nothing of a stop string."""
+
+    id: str
+    text: str
+
+
+class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
+    """The request ended well. `stop` is the stop string that ended it, if one did."""
+
+    id: str
+    reason: FinishReason
+    usage: Usage
+    stop: str | None = None
+
+
+class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
+    """The request ended badly; `message` is a plain sentence."""
+
+    id: str
+    message: str
+
+
+RequestEvent = Accepted | Refused | TextDelta | Finished | Failed
+
+
+class ModelFacts(msgspec.Struct, frozen=True):
+    """What the worker knows about the loaded model."""
+
+    context: int
+    """Tokens one slot holds."""
+    slots: int
+    vocab_size: int
+    chat_template: str | None
+    bos: str
+    eos: str
+    control_tokens: tuple[str, ...]
+    """Literals that become control tokens when specials are parsed."""
+    weight_bytes: int
+    parameters: int
+    description: str
+    build: str
+    """The library's version and the CPU features it uses."""
+    can_trim: bool
+    """Whether a sequence's state can be cut back to any shorter length."""
+    flash_attn: str = "auto"
+
+
+class Loading(msgspec.Struct, frozen=True, array_like=True, tag="loading"):
+    """Progress of loading, 0 to 1."""
+
+    fraction: float
+
+
+class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
+    """The model is loaded."""
+
+    facts: ModelFacts
+
+
+class LoadFailed(msgspec.Struct, frozen=True, array_like=True, tag="load_failed"):
+    """The model cannot be loaded; a restart would not help."""
+
+    message: str
+
+
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat"):
+    """A sign of life. `step` counts the engine's steps, so a hung loop shows."""
+
+    step: int
+    running: int
+    waiting: int
+
+
+WorkerEvent = RequestEvent | Loading | Ready | LoadFailed | Heartbeat

@@ -1,0 +1,133 @@
+"""Every error mashbox raises on purpose.
+
+    MashboxError
+    ├── ConfigError                a flag, file or port the user can put right (CLI: one line, exit 2)
+    │   ├── ModelFileError         missing, cut short, not a GGUF, checksum wrong
+    │   ├── ModelTooBigError       does not fit in memory
+    │   └── SourceError            a download source refused or failed
+    └── RequestError               a request that gets an error answer; carries status, code and param
+        ├── InvalidRequestError    400
+        │   └── ContextLengthError 400, code context_length_exceeded
+        ├── ModelNotFoundError     404, code model_not_found
+        ├── RouteNotFoundError     404
+        ├── MethodNotAllowedError  405
+        ├── MediaTypeError         415
+        ├── OverloadedError        429 with retry_after
+        ├── NotReadyError          503 with retry_after
+        └── EngineError            500: the model's worker failed
+
+Wire shapes live in `http/errors.py` (OpenAI), one mapping table per protocol.
+"""
+
+from __future__ import annotations
+
+
+class MashboxError(Exception):
+    """Base of all deliberate errors; `str(error)` is a plain English sentence."""
+
+
+class ConfigError(MashboxError):
+    """The command line, a file or the machine does not allow the start."""
+
+
+class ModelFileError(ConfigError):
+    """A model file is missing, damaged or not a GGUF."""
+
+
+class ModelTooBigError(ConfigError):
+    """Weights plus slots x context do not fit in memory."""
+
+
+class SourceError(ConfigError):
+    """A download source refused or failed; the next source is tried."""
+
+
+class RequestError(MashboxError):
+    """A request that is answered with an error.
+
+    `param` names the offending request field, `code` is the machine-readable reason,
+    `retry_after` (seconds) goes into the Retry-After header.
+    """
+
+    status = 400
+    code: str | None = None
+    retry_after: int | None = None
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+        if code is not None:
+            self.code = code
+
+
+class InvalidRequestError(RequestError):
+    """The request is malformed or asks for something this server does not do."""
+
+
+class ContextLengthError(InvalidRequestError):
+    """The prompt fills or exceeds the context."""
+
+    code = "context_length_exceeded"
+
+    def __init__(self, prompt_tokens: int, context: int) -> None:
+        super().__init__(
+            f"This model's maximum context length is {context} tokens, and at least one must be left "
+            f"for the answer. However, your prompt has {prompt_tokens} tokens. Please shorten it.",
+            param="messages",
+        )
+        self.prompt_tokens = prompt_tokens
+        self.context = context
+
+
+class ModelNotFoundError(RequestError):
+    """The request names a model this server does not run."""
+
+    status = 404
+    code = "model_not_found"
+
+
+class RouteNotFoundError(RequestError):
+    """No such path."""
+
+    status = 404
+
+
+class MethodNotAllowedError(RequestError):
+    """The path exists, the method does not."""
+
+    status = 405
+
+
+class MediaTypeError(RequestError):
+    """The body is not application/json."""
+
+    status = 415
+
+
+class OverloadedError(RequestError):
+    """Too many requests are waiting for a slot."""
+
+    status = 429
+    code = "rate_limit_exceeded"
+
+    def __init__(self, message: str, *, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class NotReadyError(RequestError):
+    """The model is loading, restarting or the server is shutting down."""
+
+    status = 503
+    code = "not_ready"
+
+    def __init__(self, message: str, *, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class EngineError(RequestError):
+    """The model's worker failed while the request ran."""
+
+    status = 500
+    code = "engine_error"
