@@ -6,8 +6,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from mashbox.engine.types import Sampling
-
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
@@ -17,7 +15,7 @@ class ModelConfig:
     `cache_type_k` and `cache_type_v` are GGML type names such as f16 or q8_0.
     """
 
-    path: Path
+    path: str
     context: int
     slots: int
     threads: int
@@ -30,15 +28,11 @@ class ModelConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class ServeConfig:
-    """One server: where it listens, what it serves and how."""
+class WorkerConfig:
+    """Everything a worker process is told at its start. `backend` is module:callable."""
 
     model: ModelConfig
-    model_id: str
-    host: str = "127.0.0.1"
-    port: int = 8000
-    chat_template: str | None = None
-    default_sampling: Sampling = Sampling()
+    backend: str = "mashbox.engine.llama:LlamaBackend"
     log_level: str = "info"
 
 

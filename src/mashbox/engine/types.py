@@ -96,7 +96,7 @@ class Accepted(msgspec.Struct, frozen=True, array_like=True, tag="accepted"):
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
-    """The prompt fills or exceeds the context; the request has ended."""
+    """The prompt fills or exceeds the context, or has no token at all; the request has ended."""
 
     id: str
     prompt_tokens: int
@@ -135,6 +135,8 @@ class ModelFacts(msgspec.Struct, frozen=True):
     context: int
     """Tokens one slot holds."""
     slots: int
+    grid: int
+    """Prefill is cut at multiples of this many tokens."""
     vocab_size: int
     chat_template: str | None
     bos: str
@@ -148,7 +150,6 @@ class ModelFacts(msgspec.Struct, frozen=True):
     """The library's version and the CPU features it uses."""
     can_trim: bool
     """Whether a sequence's state can be cut back to any shorter length."""
-    flash_attn: str = "auto"
 
 
 class Loading(msgspec.Struct, frozen=True, array_like=True, tag="loading"):

@@ -1,0 +1,218 @@
+"""The server's side of the engine: submit a request, read its events, give it up.
+
+Every stream ends exactly once: with `Finished`, or by raising an `EngineError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections import deque
+from dataclasses import dataclass
+from typing import Literal
+
+from mashbox.engine.supervisor import Supervisor
+from mashbox.engine.types import (
+    Accepted,
+    Cancel,
+    Failed,
+    Finished,
+    ModelFacts,
+    Refused,
+    RequestEvent,
+    Submit,
+    TextDelta,
+)
+from mashbox.errors import (
+    ContextLengthError,
+    EngineError,
+    InvalidRequestError,
+    NotReadyError,
+    OverloadedError,
+    RequestError,
+)
+
+MAX_WAITING = 32
+"""Requests that may wait for a slot; one more gets 429."""
+
+LOADING_RETRY_S = 2
+WORKER_LOST = "The model's worker ended while it worked on this request. Please send it again."
+
+EngineState = Literal["loading", "ready", "restarting", "draining", "failed"]
+Event = TextDelta | Finished
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """The engine as health and metrics show it."""
+
+    state: EngineState
+    running: int
+    waiting: int
+    worker_pid: int | None
+    worker_restarts: int
+    facts: ModelFacts | None
+    progress: float
+
+
+class EventStream:
+    """The events of one accepted request: text, then `Finished`; or an error raised once."""
+
+    def __init__(self, request_id: str, client: EngineClient) -> None:
+        self.id = request_id
+        self.prompt_tokens = 0
+        self.begun = time.monotonic()
+        self._client = client
+        self._events: deque[Event | RequestError] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._ended = False
+
+    def __aiter__(self) -> EventStream:
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._events:
+            if self._ended:
+                raise StopAsyncIteration
+            await self._wait()
+        event = self._events.popleft()
+        if isinstance(event, RequestError):
+            raise event
+        return event
+
+    async def accepted(self) -> None:
+        """Wait until the worker has taken the request; raises what it was refused with."""
+        while not self.prompt_tokens:
+            if self._events and isinstance(self._events[0], RequestError):
+                raise self._events[0]
+            await self._wait()
+
+    async def _wait(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
+
+    def accept(self, prompt_tokens: int) -> None:
+        """The worker has taken the request."""
+        self.prompt_tokens = prompt_tokens
+        self._wake()
+
+    def push(self, event: Event | RequestError) -> None:
+        """Append an event; `Finished` and errors are the last."""
+        self._events.append(event)
+        self._ended = not isinstance(event, TextDelta)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def close(self) -> None:
+        """Give the request up if it still runs; may be called again."""
+        if not self._ended:
+            self._ended = True
+            self._client.forget(self)
+            self._wake()
+
+
+class EngineClient:
+    """Admits requests and hands each its events."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._streams: dict[str, EventStream] = {}
+        self._draining = False
+        self._mean_s = 1.0
+        supervisor.listen(self)
+
+    @property
+    def status(self) -> EngineStatus:
+        """A snapshot; the counts are of requests that have not ended."""
+        worker = self._supervisor.status
+        slots = worker.facts.slots if worker.facts else 0
+        state: EngineState = "draining"
+        if not self._draining and worker.state != "stopped":
+            state = worker.state
+        return EngineStatus(
+            state=state,
+            running=min(len(self._streams), slots),
+            waiting=max(0, len(self._streams) - slots),
+            worker_pid=worker.pid,
+            worker_restarts=worker.restarts,
+            facts=worker.facts,
+            progress=worker.progress,
+        )
+
+    def drain(self) -> None:
+        """Take no more requests; those at hand go on."""
+        self._draining = True
+
+    async def submit(self, command: Submit) -> EventStream:
+        """Send a request to the worker and wait until it is accepted.
+
+        Raises NotReadyError, OverloadedError, ContextLengthError or EngineError. `command.id` is
+        replaced by one of our own.
+        """
+        self._check_admission()
+        stream = EventStream(uuid.uuid4().hex, self)
+        self._streams[stream.id] = stream
+        self._supervisor.send(
+            Submit(stream.id, command.segments, command.sampling, command.stop, command.max_tokens)
+        )
+        try:
+            await stream.accepted()
+        except asyncio.CancelledError:
+            stream.close()
+            raise
+        return stream
+
+    def _check_admission(self) -> None:
+        status = self.status
+        if status.state != "ready":
+            reasons = {"loading": "still loading", "restarting": "starting again after a fault"}
+            reason = reasons.get(status.state, "shutting down")
+            raise NotReadyError(f"The model is {reason}. Please try again.", retry_after=LOADING_RETRY_S)
+        if status.waiting >= MAX_WAITING:
+            slots = status.facts.slots if status.facts else 1
+            wait = self._mean_s * (status.waiting / slots)
+            raise OverloadedError(
+                f"Too many requests are waiting for a slot ({status.waiting}). Please try again later.",
+                retry_after=max(1, min(60, round(wait))),
+            )
+
+    def forget(self, stream: EventStream) -> None:
+        """A stream was given up: the worker drops its request."""
+        if self._streams.pop(stream.id, None) is not None:
+            self._supervisor.send(Cancel(stream.id))
+
+    def receive(self, events: list[RequestEvent]) -> None:
+        """Events from the worker, in order; those of forgotten requests are dropped."""
+        for event in events:
+            stream = self._streams.get(event.id)
+            if stream is not None:
+                self._deliver(stream, event)
+
+    def _deliver(self, stream: EventStream, event: RequestEvent) -> None:
+        match event:
+            case TextDelta():
+                stream.push(event)
+                return
+            case Accepted():
+                stream.accept(event.prompt_tokens)
+                return
+            case Finished():
+                self._mean_s += 0.1 * (time.monotonic() - stream.begun - self._mean_s)
+                stream.push(event)
+            case Refused(prompt_tokens=0):
+                stream.push(InvalidRequestError("The prompt has no tokens."))
+            case Refused():
+                stream.push(ContextLengthError(event.prompt_tokens, event.context))
+            case Failed():
+                stream.push(EngineError(event.message))
+        del self._streams[stream.id]
+
+    def lost(self) -> None:
+        """The worker is gone: every request it had ends."""
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            stream.push(EngineError(WORKER_LOST))

@@ -1,0 +1,203 @@
+"""The engine's loop: plan, decode, sample, prefill, publish.
+
+One thread calls it. Every request that came in leaves with exactly one `Finished` or `Failed`,
+unless it was cancelled: then nothing more is said about it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mashbox.engine.backend import Backend, Logits
+from mashbox.engine.sampling import Sampler
+from mashbox.engine.scheduler import Chunk, Scheduler, Seat
+from mashbox.engine.text import TextAssembler
+from mashbox.engine.types import Failed, Finished, FinishReason, RequestEvent, TextDelta, Usage
+
+log = logging.getLogger(__name__)
+
+PREFILL_BUDGET_S = 0.1
+"""Prefill time a step may take once other requests run; one chunk is always done."""
+
+Clock = Callable[[], float]
+Publish = Callable[[list[RequestEvent]], None]
+
+
+@dataclass(slots=True, eq=False)
+class Generation:
+    """A request inside the engine: its prompt, and how its answer grows."""
+
+    id: str
+    prompt: list[int]
+    limit: int
+    """Most new tokens: what the request and the context allow, at least 1."""
+    sampler: Sampler
+    text: TextAssembler
+    arrived: float
+    started: float = 0.0
+    first_token: float = 0.0
+    last_token: float = 0.0
+    reused: int = 0
+    generated: int = 0
+    next_token: int = -1
+    """The newest token, sampled but not yet fed to the model."""
+
+    def usage(self) -> Usage:
+        """Counts and times so far."""
+        return Usage(
+            prompt_tokens=len(self.prompt),
+            cached_tokens=self.reused,
+            completion_tokens=self.generated,
+            queue_ms=(self.started - self.arrived) * 1e3,
+            prompt_ms=(self.first_token - self.started) * 1e3,
+            predicted_ms=(self.last_token - self.first_token) * 1e3,
+        )
+
+
+class Core:
+    """Runs requests on a backend, all together, one step at a time."""
+
+    def __init__(self, backend: Backend, publish: Publish, clock: Clock) -> None:
+        self._backend = backend
+        self._publish = publish
+        self._clock = clock
+        self._scheduler: Scheduler[Generation] = Scheduler(backend.facts.slots, backend.facts.grid)
+        self._events: list[RequestEvent] = []
+        self._token_s = 0.0
+        self.steps = 0
+
+    @property
+    def running(self) -> int:
+        """Requests that hold a slot."""
+        return self._scheduler.seated
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for a slot."""
+        return self._scheduler.waiting
+
+    @property
+    def idle(self) -> bool:
+        """Nothing to do."""
+        return self._scheduler.idle
+
+    def submit(self, generation: Generation) -> None:
+        """A new request, tokenised and known to fit."""
+        self._scheduler.enqueue(generation)
+
+    def cancel(self, request_id: str) -> None:
+        """Forget a request wherever it is; unknown ids have just ended."""
+        if self._scheduler.drop_waiting(request_id):
+            return
+        seat = self._scheduler.find(request_id)
+        if seat is not None:
+            self._scheduler.release(seat)
+
+    def step(self) -> None:
+        """Every running request gets its next token; then prefill takes its share of the time."""
+        self._admit()
+        self._decode()
+        self._flush()
+        self._prefill()
+        self._flush()
+        self.steps += 1
+
+    def _admit(self) -> None:
+        while (admitted := self._scheduler.admit()) is not None:
+            seat, placement = admitted
+            if not self._backend.trim(seat.slot.index, placement.reused):
+                seat.slot.tokens.clear()
+            seat.job.reused = len(seat.slot.tokens)
+            seat.job.started = self._clock()
+
+    def _decode(self) -> None:
+        seats = list(self._scheduler.running)
+        if not seats:
+            return
+        slots = [seat.slot.index for seat in seats]
+        positions = [len(seat.slot.tokens) for seat in seats]
+        tokens = [seat.job.next_token for seat in seats]
+        try:
+            rows = self._backend.decode(slots, positions, tokens)
+        except Exception as error:
+            self._fail(seats, error)
+            return
+        now = self._clock()
+        for seat, logits in zip(seats, rows, strict=True):
+            seat.slot.tokens.append(seat.job.next_token)
+            self._advance(seat, logits, now)
+
+    def _prefill(self) -> None:
+        begun = self._clock()
+        spent = 0.0
+        while (chunk := self._scheduler.next_chunk()) is not None:
+            # A chunk that would overrun the budget waits for the next step, but one always runs.
+            if spent and spent + self._token_s * len(chunk.tokens) > PREFILL_BUDGET_S:
+                return
+            self._run_chunk(chunk)
+            elapsed = self._clock() - begun
+            self._token_s = (elapsed - spent) / len(chunk.tokens)
+            spent = elapsed
+
+    def _run_chunk(self, chunk: Chunk[Generation]) -> None:
+        slot = chunk.seat.slot.index
+        try:
+            logits = self._backend.prefill(slot, chunk.start, chunk.tokens, chunk.last)
+        except Exception as error:
+            self._fail([chunk.seat], error)
+            return
+        self._scheduler.prefilled(chunk)
+        if logits is not None:
+            now = self._clock()
+            chunk.seat.job.first_token = now
+            self._advance(chunk.seat, logits, now)
+
+    def _advance(self, seat: Seat[Generation], logits: Logits, now: float) -> None:
+        """Sample a request's next token and say what became of it."""
+        job = seat.job
+        try:
+            token = job.sampler.pick(logits)
+            job.next_token = token
+            job.generated += 1
+            job.last_token = now
+            if self._backend.is_end(token):
+                self._finish(seat, FinishReason.STOP)
+                return
+            text = job.text.feed(self._backend.piece(token))
+            if text:
+                self._events.append(TextDelta(job.id, text))
+            if job.text.stop is not None:
+                self._finish(seat, FinishReason.STOP_STRING)
+            elif job.generated >= job.limit:
+                self._finish(seat, FinishReason.LENGTH)
+        except Exception as error:
+            self._fail([seat], error)
+
+    def _finish(self, seat: Seat[Generation], reason: FinishReason) -> None:
+        job = seat.job
+        tail = job.text.flush()
+        if tail:
+            self._events.append(TextDelta(job.id, tail))
+        self._events.append(Finished(job.id, self._reason(job, reason), job.usage(), job.text.stop))
+        self._scheduler.release(seat)
+
+    @staticmethod
+    def _reason(job: Generation, reason: FinishReason) -> FinishReason:
+        # Flushing can complete a stop string: the replacement character is text like any other.
+        return FinishReason.STOP_STRING if job.text.stop is not None else reason
+
+    def _fail(self, seats: list[Seat[Generation]], error: Exception) -> None:
+        """These requests end; their slots' states are no longer known, so they are emptied."""
+        log.error("%d request(s) failed: %s", len(seats), error, exc_info=error)
+        for seat in seats:
+            self._backend.trim(seat.slot.index, 0)
+            seat.slot.tokens.clear()
+            self._events.append(Failed(seat.job.id, "The model failed while it worked on this request."))
+            self._scheduler.release(seat)
+
+    def _flush(self) -> None:
+        if self._events:
+            events, self._events = self._events, []
+            self._publish(events)

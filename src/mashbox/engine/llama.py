@@ -1,0 +1,304 @@
+"""The model backend: llama.cpp through the low-level API of llama-cpp-python.
+
+The only module that imports the bindings. Facts about the library that the code relies on are
+in the comments; check them again when it is updated.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import llama_cpp as lib
+import numpy as np
+import numpy.typing as npt
+
+from mashbox.config import ModelConfig
+from mashbox.engine.backend import Logits
+from mashbox.engine.types import ModelFacts, Segment
+from mashbox.errors import ConfigError, ModelFileError
+
+log = logging.getLogger("mashbox.llama")
+
+CACHE_TYPES = {
+    "f32": 0,
+    "f16": 1,
+    "q4_0": 2,
+    "q4_1": 3,
+    "q5_0": 6,
+    "q5_1": 7,
+    "q8_0": 8,
+    "iq4_nl": 20,
+    "bf16": 30,
+}
+GRID = 128
+"""Prefill chunk in tokens. The library's results do not depend on where a prompt is cut as long as
+every cut is a multiple of 64 tokens (seen with flash attention on an AVX-512 CPU); 128 costs about
+2 % of prefill speed against 512."""
+
+FLASH_ATTN = {"auto": -1, "off": 0, "on": 1}
+ROPE_SCALING = {"auto": -1, "none": 0, "linear": 1, "yarn": 2}
+_LEVELS = {2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}
+
+Int32s = npt.NDArray[np.int32]
+
+
+class LibraryLog:
+    """Takes over the library's log: into ours, and its last errors for messages to the user."""
+
+    def __init__(self) -> None:
+        self.errors: list[str] = []
+        self._level = logging.DEBUG
+        self._callback = lib.llama_log_callback(self._receive)
+        lib.llama_log_set(self._callback, None)
+
+    def _receive(self, level: int, text: bytes, _user: Any) -> None:
+        line = text.decode("utf-8", "replace").rstrip()
+        if not line:
+            return
+        # Level 5 continues the line before it.
+        self._level = _LEVELS.get(level, logging.DEBUG) if level != 5 else self._level
+        if self._level == logging.ERROR:
+            self.errors.append(line)
+        log.log(min(self._level, logging.WARNING), "%s", line)
+
+    def reason(self) -> str:
+        """The library's first error, which names the cause; later ones repeat it."""
+        return self.errors[0].split(": ", 1)[-1] if self.errors else "the library gave no reason"
+
+
+class Batch:
+    """A llama_batch over arrays of our own, filled without allocation."""
+
+    def __init__(self, rows: int) -> None:
+        self.tokens: Int32s = np.zeros(rows, np.int32)
+        self.positions: Int32s = np.zeros(rows, np.int32)
+        self.slots: Int32s = np.zeros(rows, np.int32)
+        self.outputs = np.zeros(rows, np.int8)
+        self._counts = np.ones(rows, np.int32)
+        # seq_id is a table of pointers: row i points at slots[i].
+        base, width = self.slots.ctypes.data, self.slots.itemsize
+        self._pointers = (ctypes.POINTER(ctypes.c_int32) * rows)(
+            *(ctypes.cast(base + row * width, ctypes.POINTER(ctypes.c_int32)) for row in range(rows))
+        )
+        self.struct = lib.llama_batch(
+            n_tokens=0,
+            token=self._pointer(self.tokens, ctypes.c_int32),
+            embd=None,
+            pos=self._pointer(self.positions, ctypes.c_int32),
+            n_seq_id=self._pointer(self._counts, ctypes.c_int32),
+            seq_id=self._pointers,
+            logits=self._pointer(self.outputs, ctypes.c_int8),
+        )
+
+    @staticmethod
+    def _pointer(array: npt.NDArray[Any], kind: Any) -> Any:
+        return array.ctypes.data_as(ctypes.POINTER(kind))
+
+
+class LlamaBackend:
+    """One loaded model with its context; see `backend.Backend` for the contract."""
+
+    def __init__(self, config: ModelConfig, progress: Callable[[float], None]) -> None:
+        self._log = LibraryLog()
+        lib.llama_backend_init()
+        self._model = self._load_model(config, progress)
+        self._context = self._create_context(config)
+        self._memory = lib.llama_get_memory(self._context)
+        self._vocab = lib.llama_model_get_vocab(self._model)
+        self._batch = Batch(max(GRID, config.slots))
+        self._vocab_size = int(lib.llama_vocab_n_tokens(self._vocab))
+        self._window = int(lib.llama_model_n_swa(self._model))
+        self._pieces = [self._read_piece(token) for token in range(self._vocab_size)]
+        self._ends = frozenset(
+            token for token in range(self._vocab_size) if lib.llama_vocab_is_eog(self._vocab, token)
+        )
+        self._logits_at = 0
+        self._logits: npt.NDArray[np.float32] = np.zeros((0, 0), np.float32)
+        self._rows = config.slots
+        self.facts = self._read_facts(config)
+
+    # --- loading -----------------------------------------------------------------------------
+
+    def _load_model(self, config: ModelConfig, progress: Callable[[float], None]) -> Any:
+        params = lib.llama_model_default_params()
+        params.n_gpu_layers = config.gpu_layers
+        last = -1.0
+
+        def report(fraction: float, _user: Any) -> bool:
+            nonlocal last
+            if fraction - last >= 0.01:
+                last = fraction
+                progress(fraction)
+            return True
+
+        callback = lib.llama_progress_callback(report)
+        params.progress_callback = callback
+        model = lib.llama_model_load_from_file(str(config.path).encode(), params)
+        if not model:
+            raise ModelFileError(f"Cannot load {config.path}: {self._log.reason()}.")
+        return model
+
+    def _create_context(self, config: ModelConfig) -> Any:
+        params = lib.llama_context_default_params()
+        params.n_ctx = config.context * config.slots
+        params.n_seq_max = config.slots
+        params.n_batch = params.n_ubatch = max(GRID, config.slots)
+        params.n_threads = params.n_threads_batch = config.threads
+        params.kv_unified = False
+        params.flash_attn_type = FLASH_ATTN[config.flash_attn]
+        params.type_k = CACHE_TYPES[config.cache_type_k]
+        params.type_v = CACHE_TYPES[config.cache_type_v]
+        kind, _, factor = config.rope_scaling.partition(":")
+        params.rope_scaling_type = ROPE_SCALING[kind]
+        if factor:
+            params.rope_freq_scale = 1.0 / float(factor)
+        context = lib.llama_init_from_model(self._model, params)
+        if not context:
+            raise ConfigError(f"Cannot set up the model's context: {self._log.reason()}.")
+        return context
+
+    def _read_facts(self, config: ModelConfig) -> ModelFacts:
+        control = (
+            self._literal(token)
+            for token in range(self._vocab_size)
+            if lib.llama_vocab_is_control(self._vocab, token)
+        )
+        template = lib.llama_model_chat_template(self._model, None)
+        return ModelFacts(
+            # The library rounds each sequence's cells up; we promise what was asked for.
+            context=min(config.context, int(lib.llama_n_ctx_seq(self._context))),
+            slots=config.slots,
+            grid=GRID,
+            vocab_size=self._vocab_size,
+            chat_template=template.decode("utf-8", "replace") if template else None,
+            bos=self._literal(lib.llama_vocab_bos(self._vocab)),
+            eos=self._literal(lib.llama_vocab_eos(self._vocab)),
+            control_tokens=tuple(literal for literal in control if literal),
+            weight_bytes=int(lib.llama_model_size(self._model)),
+            parameters=int(lib.llama_model_n_params(self._model)),
+            description=self._read_text(lib.llama_model_desc, self._model),
+            build=f"llama-cpp-python {lib.__version__}; {lib.llama_print_system_info().decode()}",
+            can_trim=not (
+                self._window
+                or lib.llama_model_is_recurrent(self._model)
+                or lib.llama_model_is_hybrid(self._model)
+            ),
+        )
+
+    @staticmethod
+    def _read_text(function: Any, *args: Any) -> str:
+        buffer = ctypes.create_string_buffer(1024)
+        function(*args, buffer, len(buffer))
+        return buffer.value.decode("utf-8", "replace")
+
+    def _literal(self, token: int) -> str:
+        """A token's text as it stands in the vocabulary, control tokens included; "" for none."""
+        if token < 0:
+            return ""
+        return self._convert(token, special=True).decode("utf-8", "replace")
+
+    def _read_piece(self, token: int) -> bytes:
+        return self._convert(token, special=False)
+
+    def _convert(self, token: int, special: bool) -> bytes:
+        buffer = ctypes.create_string_buffer(64)
+        size = lib.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, special)
+        if size < 0:
+            buffer = ctypes.create_string_buffer(-size)
+            size = lib.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, special)
+        return buffer.raw[:size]
+
+    # --- text and tokens ---------------------------------------------------------------------
+
+    def tokenize(self, segments: Sequence[Segment]) -> list[int]:
+        """See `Backend`. A beginning-of-text token is not added when the text brings it."""
+        tokens: list[int] = []
+        brings_bos = bool(segments) and segments[0].parse_special and self._starts_with_bos(segments[0].text)
+        for place, segment in enumerate(segments):
+            tokens += self._tokenize(segment, add_special=place == 0 and not brings_bos)
+        return tokens if segments else self._tokenize(Segment("", False), add_special=True)
+
+    def _starts_with_bos(self, text: str) -> bool:
+        return bool(self.facts.bos) and text.startswith(self.facts.bos)
+
+    def _tokenize(self, segment: Segment, add_special: bool) -> list[int]:
+        data = segment.text.encode("utf-8", "replace")
+        room = len(data) + 2
+        while True:
+            buffer = (ctypes.c_int32 * room)()
+            count = lib.llama_tokenize(
+                self._vocab, data, len(data), buffer, room, add_special, segment.parse_special
+            )
+            if count >= 0:
+                return list(buffer[:count])
+            room = -count
+
+    def piece(self, token: int) -> bytes:
+        """See `Backend`."""
+        return self._pieces[token]
+
+    def is_end(self, token: int) -> bool:
+        """See `Backend`."""
+        return token in self._ends
+
+    # --- computing ---------------------------------------------------------------------------
+
+    def prefill(self, slot: int, start: int, tokens: Sequence[int], want_logits: bool) -> Logits | None:
+        """See `Backend`."""
+        rows = len(tokens)
+        batch = self._batch
+        batch.tokens[:rows] = tokens
+        batch.positions[:rows] = np.arange(start, start + rows)
+        batch.slots[:rows] = slot
+        batch.outputs[:rows] = 0
+        batch.outputs[rows - 1] = want_logits
+        self._run(rows)
+        return self._read_logits()[0] if want_logits else None
+
+    def decode(
+        self, slots: Sequence[int], positions: Sequence[int], tokens: Sequence[int]
+    ) -> Sequence[Logits]:
+        """See `Backend`."""
+        rows = len(tokens)
+        batch = self._batch
+        batch.tokens[:rows] = tokens
+        batch.positions[:rows] = positions
+        batch.slots[:rows] = slots
+        batch.outputs[:rows] = 1
+        self._run(rows)
+        logits = self._read_logits()
+        return [logits[row] for row in range(rows)]
+
+    def _run(self, rows: int) -> None:
+        self._batch.struct.n_tokens = rows
+        status = lib.llama_decode(self._context, self._batch.struct)
+        if status != 0:
+            raise RuntimeError(f"llama_decode returned {status} for {rows} rows: {self._log.reason()}")
+
+    def _read_logits(self) -> npt.NDArray[np.float32]:
+        """All output rows of the last call, shape [slots, vocab_size]; rows beyond the call's are stale."""
+        pointer = lib.llama_get_logits(self._context)
+        address = ctypes.cast(pointer, ctypes.c_void_p).value or 0
+        if address != self._logits_at:
+            self._logits_at = address
+            self._logits = np.ctypeslib.as_array(pointer, shape=(self._rows, self._vocab_size))
+        return self._logits
+
+    def trim(self, slot: int, length: int) -> bool:
+        """See `Backend`. A sliding window forgets what lies before it, so cutting back may be impossible."""
+        if length > 0:
+            kept_from = lib.llama_memory_seq_pos_min(self._memory, slot)
+            needed_from = max(0, length - self._window) if self._window else 0
+            # Recurrent states answer False: they cannot be cut.
+            if kept_from <= needed_from and lib.llama_memory_seq_rm(self._memory, slot, length, -1):
+                return True
+        lib.llama_memory_seq_rm(self._memory, slot, -1, -1)
+        return length == 0
+
+    def close(self) -> None:
+        """See `Backend`."""
+        lib.llama_free(self._context)
+        lib.llama_model_free(self._model)

@@ -1,0 +1,45 @@
+"""Which slot a prompt runs in, and how much of the slot's state it can use again.
+
+For now each slot's own state is the cache; sharing between slots and host memory come behind
+the same question (`place`). Pure: values in, values out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class SlotState:
+    """What one slot's sequence was built from. `tokens` and the library's state always agree."""
+
+    index: int
+    tokens: list[int] = field(default_factory=list)
+    last_used: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A slot for a prompt, and the tokens of its state that are kept."""
+
+    slot: SlotState
+    reused: int
+
+
+def common_prefix(state: Sequence[int], prompt: Sequence[int], grid: int) -> int:
+    """Tokens both begin with, compared one by one, cut down to a multiple of `grid`.
+
+    At least the prompt's last token is left to compute: its logits are needed.
+    """
+    limit = min(len(state), len(prompt) - 1)
+    length = 0
+    while length + grid <= limit and state[length : length + grid] == prompt[length : length + grid]:
+        length += grid
+    return length
+
+
+def place(prompt: Sequence[int], free: Iterable[SlotState], grid: int) -> Placement:
+    """The free slot with the longest usable prefix; the least recently used one among equals."""
+    options = [Placement(slot, common_prefix(slot.tokens, prompt, grid)) for slot in free]
+    return max(options, key=lambda option: (option.reused, -option.slot.last_used))
