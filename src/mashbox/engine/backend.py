@@ -43,7 +43,9 @@ class Backend(Protocol):
         """
         ...
 
-    def decode(self, slots: Sequence[int], positions: Sequence[int], tokens: Sequence[int]) -> Sequence[Logits]:
+    def decode(
+        self, slots: Sequence[int], positions: Sequence[int], tokens: Sequence[int]
+    ) -> Sequence[Logits]:
         """Process one token in each of several slots, in one library call; logits row by row."""
         ...
 
