@@ -16,7 +16,7 @@ import filelock
 import httpx2
 from rich.filesize import decimal
 
-from mashbox.catalog.partial import CHUNK, Partial, writing
+from mashbox.catalog.partial import Partial, writing
 from mashbox.catalog.progress import Reporter
 from mashbox.catalog.transport import TIMEOUT, reason, status_text
 from mashbox.errors import ConfigError, ModelFileError, SourceError
@@ -133,7 +133,7 @@ def _stream(file: RemoteFile, part: Partial, client: httpx2.Client, reporter: Re
         if total is not None:
             require_space(part.target, total - part.size)
         reporter.begin(file.name, total, part.size)
-        for chunk in response.iter_bytes(CHUNK):
+        for chunk in response.iter_bytes():  # with a chunk size, the bytes before a cut would be lost
             part.append(chunk)
             reporter.advance(len(chunk))
     if file.size is not None and part.size < file.size:

@@ -1,7 +1,8 @@
 """GGUF repositories on Hugging Face: find the files, here or there, and fetch them.
 
-`huggingface_hub` brings the address, token, proxies and offline switch; the bytes go through
-`download.py`, because the library starts a cut download over and repeats a refused one for 23 s.
+`huggingface_hub` brings address, token, proxies and the offline switch. Listing and bytes go through
+its session but not its functions: those tell the hub about the calling program, start a cut download
+over, and repeat a refused one for 23 s.
 """
 
 from __future__ import annotations
@@ -9,26 +10,33 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx2
-from huggingface_hub import HfApi, ModelInfo, constants, get_session, get_token, hf_hub_url
-from huggingface_hub.errors import (
-    GatedRepoError,
-    HfHubHTTPError,
-    HFValidationError,
-    OfflineModeIsEnabled,
-    RepositoryNotFoundError,
-)
-from huggingface_hub.file_download import repo_folder_name
+import msgspec
+from huggingface_hub import constants, get_session, get_token, hf_hub_url
+from huggingface_hub.errors import OfflineModeIsEnabled
 
 from mashbox.catalog.download import RemoteFile, download, exclusive
 from mashbox.catalog.entries import HubSource
 from mashbox.catalog.progress import Reporter
 from mashbox.catalog.selection import PREFERRED_QUANT, SelectionError, choose
-from mashbox.catalog.transport import reason, status_text
-from mashbox.errors import ConfigError, SourceError
+from mashbox.catalog.transport import TIMEOUT, reason, status_text
+from mashbox.errors import SourceError
 
 HOST = "Hugging Face"
 
-_PROBE_SECONDS = 10.0
+
+class _Checksum(msgspec.Struct, frozen=True):
+    sha256: str
+
+
+class _HubFile(msgspec.Struct, frozen=True):
+    rfilename: str
+    size: int | None = None
+    lfs: _Checksum | None = None
+
+
+class _Repository(msgspec.Struct, frozen=True):
+    sha: str
+    siblings: list[_HubFile]
 
 
 def local_files(source: HubSource, root: Path, *, settle: bool = False) -> tuple[Path, ...] | None:
@@ -57,7 +65,7 @@ def repo_directory(root: Path, repo: str) -> Path:
 
 
 def _cached_snapshot(repo: str) -> Path | None:
-    folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repo, repo_type="model")
+    folder = Path(constants.HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}"
     try:
         return folder / "snapshots" / (folder / "refs" / "main").read_text().strip()
     except OSError:
@@ -66,46 +74,49 @@ def _cached_snapshot(repo: str) -> Path | None:
 
 def fetch_from_hub(source: HubSource, root: Path, reporter: Reporter) -> tuple[Path, ...]:
     """Download the model's files below `root`. Raises SourceError, ConfigError, ModelFileError."""
-    info = _repository(source.repo)
-    sizes = {file.rfilename: file for file in info.siblings or ()}
-    names = choose(sizes, source.wanted, f"{source.repo} on {HOST}")
-    client, token = get_session(), get_token()
-    targets = []
-    for name in names:
-        target = repo_directory(root, source.repo) / name
-        lfs = sizes[name].lfs
+    headers = {"Authorization": f"Bearer {token}"} if (token := get_token()) else {}
+    listing = _repository(source.repo, headers)
+    files = {file.rfilename: file for file in listing.siblings}
+    names = choose(files, source.wanted, f"{source.repo} on {HOST}")
+    targets = tuple(repo_directory(root, source.repo) / name for name in names)
+    for name, target in zip(names, targets, strict=True):
+        lfs = files[name].lfs
         file = RemoteFile(
-            url=hf_hub_url(source.repo, name, revision=info.sha),
+            url=hf_hub_url(source.repo, name, revision=listing.sha),
             name=name,
             host=HOST,
-            size=sizes[name].size,
+            size=files[name].size,
             sha256=source.sha256 or (lfs.sha256 if lfs else None),
-            headers={"Authorization": f"Bearer {token}"} if token else {},
+            headers=headers,
         )
         with exclusive(target, reporter):
             if not target.exists():
-                download(file, target, client, reporter)
-        targets.append(target)
-    return tuple(targets)
+                download(file, target, get_session(), reporter)
+    return targets
 
 
-def _repository(repo: str) -> ModelInfo:
+def _repository(repo: str, headers: dict[str, str]) -> _Repository:
     """The listing of a repository with sizes and checksums; one request, never repeated."""
+    url = f"{constants.ENDPOINT}/api/models/{repo}"
     try:
-        return HfApi().model_info(repo, files_metadata=True, timeout=_PROBE_SECONDS)
+        response = get_session().get(url, params={"blobs": "true"}, headers=headers, timeout=TIMEOUT)
+        _check(repo, response)
+        return msgspec.json.decode(response.content, type=_Repository)
     except OfflineModeIsEnabled as error:
         raise SourceError(f"{HOST} is switched off by HF_HUB_OFFLINE.") from error
-    except GatedRepoError as error:
-        raise SourceError(
-            f"{repo} needs its terms accepted on {HOST}, and then your access token in HF_TOKEN."
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise SourceError(
-            f"{HOST} has no public repository {repo}; a private one needs your access token in HF_TOKEN."
-        ) from error
-    except HfHubHTTPError as error:
-        raise SourceError(f"{HOST} refuses {repo}: {status_text(error.response.status_code)}.") from error
-    except HFValidationError as error:
-        raise ConfigError(f"{repo} is not a repository name; it should look like owner/repo.") from error
     except httpx2.RequestError as error:
         raise SourceError(f"{HOST} cannot be reached ({reason(error)}).") from error
+    except msgspec.DecodeError as error:
+        raise SourceError(f"{HOST} answered for {repo} with something else than its files.") from error
+
+
+def _check(repo: str, response: httpx2.Response) -> None:
+    status, code = response.status_code, response.headers.get("X-Error-Code")
+    if code == "GatedRepo":
+        raise SourceError(f"{repo} needs its terms accepted on {HOST}, then your access token in HF_TOKEN.")
+    if status in (401, 404):
+        raise SourceError(
+            f"{HOST} has no public repository {repo}; a private one needs your access token in HF_TOKEN."
+        )
+    if status != 200:
+        raise SourceError(f"{HOST} refuses {repo}: {status_text(status)}.")

@@ -16,13 +16,15 @@ from mashbox.errors import ConfigError, ModelTooBigError
 
 DEFAULT_SLOTS = 4
 DEFAULT_CONTEXT_CAP = 32768
-SMALL_CONTEXT = 8192
+ENOUGH_CONTEXT = 8192
 """Below this an agent's first prompt hardly fits, so rather have fewer slots."""
 
 _CELLS = 256
 """The library rounds a sequence's cells up to a multiple of this."""
-_SHARES = ((0.6, 4096), (0.9, 512))
-"""The part of free memory that defaults take, and the least context worth it; then the next pair."""
+_LEAST_CONTEXT = 512
+_SMALL_CONTEXT = 4096
+_SHARE, _SHARE_SMALL = 0.6, 0.9
+"""The part of free memory that defaults may take; a context of up to 4096 is worth more of it."""
 
 _TYPE_BYTES: Mapping[str, float] = {
     "f32": 4,
@@ -220,17 +222,16 @@ def default_context(
 ) -> int:
     """Tokens per slot: what the model was trained for, at most 32768, within 60 % of `available` bytes.
 
-    Steps are powers of two. A model that leaves less than 4096 that way may take 90 %; when nothing
-    fits, the smallest step comes back and `check_fits` tells the user.
+    Steps are powers of two; one of up to 4096 may take 90 %. When nothing fits, the smallest step
+    comes back and `check_fits` tells the user.
     """
-    most = min(model.context_length or DEFAULT_CONTEXT_CAP, DEFAULT_CONTEXT_CAP)
-    for share, least in _SHARES:
-        context = most
-        while context >= min(least, most):
-            if estimate(model, context, slots, settings).total <= share * available:
-                return context
-            context = _step_below(context)
-    return min(_SHARES[-1][1], most)
+    context = min(model.context_length or DEFAULT_CONTEXT_CAP, DEFAULT_CONTEXT_CAP)
+    while context > _LEAST_CONTEXT:
+        share = _SHARE_SMALL if context <= _SMALL_CONTEXT else _SHARE
+        if estimate(model, context, slots, settings).total <= share * available:
+            break
+        context = _step_below(context)
+    return context
 
 
 def _step_below(context: int) -> int:
@@ -240,7 +241,7 @@ def _step_below(context: int) -> int:
 
 def default_slots(model: GgufModel, available: int, settings: MemorySettings = MemorySettings()) -> int:
     """4 slots, or 2 or 1 where only that leaves each a context of 8192 (or all the model has)."""
-    enough = min(SMALL_CONTEXT, model.context_length or SMALL_CONTEXT)
+    enough = min(ENOUGH_CONTEXT, model.context_length or ENOUGH_CONTEXT)
     for slots in (DEFAULT_SLOTS, 2):
         if default_context(model, available, slots, settings) >= enough:
             return slots

@@ -47,7 +47,7 @@ def choose(names: Iterable[str], wanted: str | None, where: str) -> tuple[str, .
         fitting = list(models)
     if len(fitting) == 1:
         return models[fitting[0]]
-    raise SelectionError(_explain(models, wanted, where))
+    raise SelectionError(_explain(fitting or list(models), wanted, bool(fitting), where))
 
 
 def _models(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -67,11 +67,11 @@ def _by_file(models: dict[str, tuple[str, ...]], wanted: str, where: str) -> tup
     first = part_names(wanted)[0]
     if first in models:
         return models[first]
-    raise SelectionError(_explain(models, wanted, where))
+    raise SelectionError(_explain(list(models), wanted, False, where))
 
 
 def _has_quant(name: str, quant: str) -> bool:
-    return re.search(rf"(^|[-._]){re.escape(quant)}$", model_stem(name), re.IGNORECASE) is not None
+    return re.search(rf"(^|[-.]){re.escape(quant)}$", model_stem(name), re.IGNORECASE) is not None
 
 
 def _plainest(models: dict[str, tuple[str, ...]], quant: str) -> list[str]:
@@ -84,8 +84,10 @@ def _plainest(models: dict[str, tuple[str, ...]], quant: str) -> list[str]:
     return [first for first, rank in plainness.items() if rank == min(plainness.values())]
 
 
-def _explain(models: dict[str, tuple[str, ...]], wanted: str | None, where: str) -> str:
-    if not models:
+def _explain(choices: list[str], wanted: str | None, several: bool, where: str) -> str:
+    if not choices:
         return f"{where} has no complete GGUF model."
-    what = f"has nothing that fits {wanted}" if wanted else "has several models"
-    return f"{where} {what}; choose one of: {', '.join(models)}."
+    fit = f" that {'fit' if several else 'fits'} {wanted}" if wanted else ""
+    return (
+        f"{where} has {'several models' if several else 'nothing'}{fit}; choose one of: {', '.join(choices)}."
+    )
