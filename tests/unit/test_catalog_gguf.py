@@ -84,6 +84,12 @@ def test_cut_in_the_weights_says_how_much(tmp_path: Path) -> None:
     assert str(caught.value) == f"{path} is cut short: expected {len(whole)} bytes, it has {len(whole) - 10}."
 
 
+def test_cut_in_the_last_word_of_a_skipped_array(tmp_path: Path) -> None:
+    head, _ = gguf_header({"tokenizer.ggml.tokens": ["a long word"] * (KEPT_ARRAY + 1)})
+    with pytest.raises(ModelFileError, match="its header ends"):
+        read_model([write(tmp_path / "m.gguf", head.rstrip(b"\0")[:-3])])
+
+
 def test_each_part_is_checked(tmp_path: Path) -> None:
     first = write(tmp_path / "m-00001-of-00002.gguf", build_gguf(llama_metadata(), TENSORS))
     second = write(tmp_path / "m-00002-of-00002.gguf", build_gguf({"split.no": 1}, TENSORS))

@@ -129,12 +129,16 @@ def test_a_file_in_the_hubs_own_cache_is_used_offline(
         resolve("hf:o/r:Q8_0")
 
 
-def test_an_incomplete_split_on_disk_is_completed(publish: Publish) -> None:
+def test_an_incomplete_split_on_disk_is_completed(hub: FileServer, publish: Publish) -> None:
     publish("o/r", {PARTS[0]: b"first", PARTS[1]: b"second"})
     paths = resolve("hf:o/r:Q8_0").paths
     paths[1].unlink()
+    hub.requests.clear()
     assert resolve("hf:o/r:Q8_0").paths == paths
     assert paths[1].read_bytes() == b"second"
+    assert [request.path for request in hub.requests if ".gguf" in request.path] == [
+        f"/o/r/resolve/{COMMIT}/{PARTS[1]}"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from mashbox.catalog.selection import SelectionError, choose, model_stem, part_names
+from mashbox.catalog.selection import choose, model_stem, part_names
+from mashbox.errors import SelectionError
 
 PARTS = tuple(f"big/M-Q8_0-0000{n}-of-00003.gguf" for n in (1, 2, 3))
 REPO = [

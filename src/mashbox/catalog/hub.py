@@ -17,9 +17,9 @@ from huggingface_hub.errors import OfflineModeIsEnabled
 from mashbox.catalog.download import RemoteFile, download, exclusive
 from mashbox.catalog.entries import HubSource
 from mashbox.catalog.progress import Reporter
-from mashbox.catalog.selection import PREFERRED_QUANT, SelectionError, choose
+from mashbox.catalog.selection import PREFERRED_QUANT, choose
 from mashbox.catalog.transport import TIMEOUT, reason, status_text
-from mashbox.errors import SourceError
+from mashbox.errors import SelectionError, SourceError
 
 HOST = "Hugging Face"
 
@@ -73,7 +73,7 @@ def _cached_snapshot(repo: str) -> Path | None:
 
 
 def fetch_from_hub(source: HubSource, root: Path, reporter: Reporter) -> tuple[Path, ...]:
-    """Download the model's files below `root`. Raises SourceError, ConfigError, ModelFileError."""
+    """Download the model's files below `root`. Raises SourceError, SelectionError, ModelFileError, ConfigError."""
     headers = {"Authorization": f"Bearer {token}"} if (token := get_token()) else {}
     listing = _repository(source.repo, headers)
     files = {file.rfilename: file for file in listing.siblings}

@@ -16,7 +16,7 @@ from mashbox.catalog.progress import Reporter, SilentReporter
 from mashbox.catalog.selection import model_stem, part_names
 from mashbox.catalog.wheels import fetch_wheels
 from mashbox.engine.types import Sampling
-from mashbox.errors import ConfigError, ModelFileError, SourceError
+from mashbox.errors import ConfigError, ModelFileError, SelectionError, SourceError
 
 HUB_PREFIX = "hf:"
 
@@ -54,7 +54,7 @@ def resolve(name: str, reporter: Reporter | None = None, catalog: Catalog | None
     """The model that `name` means: a catalog id, `hf:owner/repo[:file-or-quant]` or a path to a .gguf.
 
     Downloads it when needed. Raises ConfigError (unknown name), ModelFileError (a path that is
-    missing or lacks parts), SourceError (no source could deliver).
+    missing or lacks parts), SelectionError (name a file), SourceError (no source could deliver).
     """
     catalog = builtin_catalog() if catalog is None else catalog
     if (entry := catalog.get(name.lower())) is not None:
@@ -89,11 +89,11 @@ def _obtain(entry: CatalogEntry, reporter: Reporter) -> tuple[Path, ...]:
     """The entry's files: those on disk, else from the first source that delivers."""
     if (found := _on_disk(entry)) is not None:
         return found
-    problems: list[SourceError | ModelFileError] = []
+    problems: list[ConfigError] = []
     for source in entry.sources:
         try:
             return _fetch(entry, source, reporter)
-        except (SourceError, ModelFileError) as error:
+        except (SourceError, SelectionError, ModelFileError) as error:
             problems.append(error)
             if source is not entry.sources[-1]:
                 reporter.note(f"{error} Trying the next source.")

@@ -6,16 +6,12 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from mashbox.errors import ConfigError
+from mashbox.errors import SelectionError
 
 PREFERRED_QUANT = "Q4_K_M"
 
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _NOT_A_MODEL = re.compile(r"(^|[-._])(mmproj|imatrix)([-._]|$)", re.IGNORECASE)
-
-
-class SelectionError(ConfigError):
-    """A repository holds no file, or more than one, that fits what was asked for."""
 
 
 def part_names(name: str) -> tuple[str, ...]:
