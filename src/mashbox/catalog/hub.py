@@ -73,7 +73,7 @@ def _cached_snapshot(repo: str) -> Path | None:
 
 
 def fetch_from_hub(source: HubSource, root: Path, reporter: Reporter) -> tuple[Path, ...]:
-    """Download the model's files below `root`. Raises SourceError, SelectionError, ModelFileError, ConfigError."""
+    """Download the model's files below `root`. Raises ConfigError or one of its kinds."""
     headers = {"Authorization": f"Bearer {token}"} if (token := get_token()) else {}
     listing = _repository(source.repo, headers)
     files = {file.rfilename: file for file in listing.siblings}
