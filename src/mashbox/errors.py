@@ -4,7 +4,8 @@
     ├── ConfigError                a flag, file or port the user can put right (CLI: one line, exit 2)
     │   ├── ModelFileError         missing, cut short, not a GGUF, checksum wrong
     │   ├── ModelTooBigError       does not fit in memory
-    │   └── SourceError            a download source refused or failed
+    │   ├── SourceError            a download source refused or failed
+    │   └── SelectionError         a repository holds no file, or several, that fit what was asked for
     └── RequestError               a request that gets an error answer; carries status, code and param
         ├── InvalidRequestError    400
         │   └── ContextLengthError 400, code context_length_exceeded
@@ -40,6 +41,10 @@ class ModelTooBigError(ConfigError):
 
 class SourceError(ConfigError):
     """A download source refused or failed; the next source is tried."""
+
+
+class SelectionError(ConfigError):
+    """A repository holds no file, or more than one, that fits; the message lists the choices."""
 
 
 class RequestError(MashboxError):
