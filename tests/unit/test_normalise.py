@@ -166,3 +166,8 @@ def test_the_result_has_what_the_traits_ask_for(messages: list[Message], traits:
     said = [w for m in messages for w in m.content.split()]
     kept = [w for m in result for w in m.content.split() if w != CONTINUE]
     assert sorted(said) == sorted(kept)
+
+
+def test_tool_results_in_a_row_stay_apart() -> None:
+    messages = talk(("user", "U"), ("assistant", "A"), ("tool", "T1"), ("tool", "T2"))
+    assert normalise(messages, replace(STRICT, tool_role=True)) == messages

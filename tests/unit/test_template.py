@@ -186,6 +186,20 @@ def test_a_literal_begun_by_the_template_and_ended_by_the_text_is_broken(source:
     assert control_in(segments, ("<|im_end|>",)) == []
 
 
+def test_a_literal_that_overlaps_one_of_the_template() -> None:
+    segments = render_one("<a|" + ECHO, "b>", ("<a|", "|b>"))
+    assert segments == (Segment("<a|", True), Segment("b>", False))
+    segments = render_one("<a" + ECHO, ">", ("<a", "a>"))
+    assert segments == (Segment("<a", True), Segment(">", False))
+
+
+@pytest.mark.parametrize("test", ["text == '<s>'", "'<s>' == text", "text in ['<s>']", "text is eq '<s>'"])
+def test_comparisons_see_the_text_as_it_was_sent(test: str) -> None:
+    source = "{% set text = messages[0].content %}{{ " + test + " }}"
+    assert joined(render_one(source, "<s>")) == "True"
+    assert joined(render_one(source, "<s")) == "False"
+
+
 def test_doubled_and_dropped_text() -> None:
     source = "{% set c = messages[0].content %}{{ c }}{{ c }}<s>{% if false %}{{ c }}{% endif %}"
     segments = render_one(source, "<s>")
@@ -201,6 +215,13 @@ def test_private_use_characters_of_the_text_survive() -> None:
 def test_private_use_characters_of_the_template_survive() -> None:
     segments = render_one("\ue000{{ '\\ue001' }}" + ECHO, "<s>")
     assert segments == (Segment("\ue000\ue001", True), Segment("<s>", False))
+
+
+def test_private_use_characters_of_template_and_text_survive_together() -> None:
+    of_template = "".join(map(chr, range(0xE000, 0xE080)))
+    of_text = "".join(map(chr, range(0xE080, 0xE100)))
+    segments = render_one(of_template + ECHO, of_text + "<s>")
+    assert segments == (Segment(of_template + of_text, True), Segment("<s>", False))
 
 
 def test_text_that_uses_up_all_private_characters_is_refused() -> None:

@@ -159,15 +159,12 @@ def _plain_mask(rendered: str, text: str, shield: Shield, literals: ControlLiter
     """One byte per character: 1 where it must stay plain text."""
     mask = bytearray(len(text))
     own: list[tuple[int, int]] = []
-    marks, chars = set(shield.marks), set(shield.chars)
+    marks = set(shield.marks)
     for start, end in literals.find(text):
-        piece = rendered[start:end]
-        if marks.isdisjoint(piece):
+        if marks.isdisjoint(rendered[start:end]):
             own.append((start, end))
-        elif chars.isdisjoint(piece):
+        else:
             mask[start:end] = b"\x01" * (end - start)
-        else:  # begun by one side, ended by the other
-            mask[start:end] = bytes(char in marks or mask[start + i] for i, char in enumerate(piece))
-    for start, end in own:
+    for start, end in own:  # has no stand-in, so the others stay broken
         mask[start:end] = bytes(end - start)
     return mask
