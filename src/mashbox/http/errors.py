@@ -81,8 +81,10 @@ async def on_request_error(request: Request, error: Exception) -> Response:
 
 
 async def on_bug(request: Request, error: Exception) -> Response:
-    """Starlette exception handler for everything else; the server logs the traceback."""
-    return error_response(errors.InternalError())
+    """Starlette exception handler for everything else; the server logs the traceback and hangs up."""
+    response = error_response(errors.InternalError())
+    response.headers["Connection"] = "close"
+    return response
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:
