@@ -12,9 +12,9 @@ from mashbox.api.health import Health, Identity
 from mashbox.api.models import Models
 from mashbox.api.openai_chat import ChatCompletions
 from mashbox.api.openai_completions import Completions
+from mashbox.api.settings import ServeConfig
 from mashbox.chat.service import ChatService
-from mashbox.config import NOT_READY_RETRY_AFTER_S, ServeConfig
-from mashbox.engine.client import EngineClient
+from mashbox.engine.client import LOADING_RETRY_S, EngineClient
 from mashbox.errors import RequestError
 from mashbox.http.errors import on_bug, on_http_exception, on_request_error
 from mashbox.http.head import HeadMiddleware
@@ -44,7 +44,7 @@ def create_app(
     ]
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(HeadMiddleware, ready=health.ready, retry_after=NOT_READY_RETRY_AFTER_S)],
+        middleware=[Middleware(HeadMiddleware, ready=health.ready, retry_after=LOADING_RETRY_S)],
         exception_handlers={
             RequestError: on_request_error,
             HTTPException: on_http_exception,

@@ -9,8 +9,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mashbox.config import NOT_READY_RETRY_AFTER_S, ServeConfig
-from mashbox.engine.client import EngineClient
+from mashbox.api.settings import ServeConfig
+from mashbox.engine.client import LOADING_RETRY_S, EngineClient
 from mashbox.http.json import json_response
 
 
@@ -60,7 +60,7 @@ class Health:
         """200 when ready, else 503 with Retry-After; the same object either way."""
         if self.ready():
             return json_response(self.report())
-        headers = {"Retry-After": str(NOT_READY_RETRY_AFTER_S)}
+        headers = {"Retry-After": str(LOADING_RETRY_S)}
         return json_response(self.report(), status=503, headers=headers)
 
     def report(self) -> HealthReport:
@@ -73,7 +73,7 @@ class Health:
             cache_bytes=0,
             host_cache_bytes=0,
             snapshot_bytes=0,
-            host_cache_cap_bytes=self._config.model.cache_ram_mib * 2**20,
+            host_cache_cap_bytes=self._config.cache_ram_mib * 2**20,
             host_cache_evictions=0,
             cache_namespace=self._identity.cache_namespace,
             deployment_id=self._identity.deployment_id,

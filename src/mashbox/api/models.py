@@ -6,8 +6,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mashbox.api.settings import ServeConfig
 from mashbox.api.wire import model_not_found
-from mashbox.config import ServeConfig
 from mashbox.engine.client import EngineClient
 from mashbox.http.json import json_response
 
@@ -48,17 +48,17 @@ class Models:
 
     def card(self) -> ModelCard:
         """What is known of the model now."""
-        model = self._config.model
+        config = self._config
         card = ModelCard(
-            id=self._config.model_id,
+            id=config.model_id,
             object="model",
             owned_by="mashbox-labs",
             created=0,
-            max_model_len=model.context,
-            weights=model.path.name,
-            prefix_cache=False,
-            slots=model.slots,
-            cache_ram_mib=model.cache_ram_mib,
+            max_model_len=config.context,
+            weights=config.weights,
+            prefix_cache=True,
+            slots=config.slots,
+            cache_ram_mib=config.cache_ram_mib,
         )
         if (facts := self._engine.status.facts) is not None:
             card.max_model_len = facts.context

@@ -11,10 +11,10 @@ from starlette.responses import Response
 
 from mashbox.api.openai_answer import FINISH_REASONS, AnswerHead, chat_timings, chat_usage, new_head
 from mashbox.api.openai_messages import ChatMessage, neutral_messages
+from mashbox.api.settings import ServeConfig
 from mashbox.api.wire import GenerationFields, check_model, check_one_answer, no_log_probabilities
 from mashbox.chat.service import ChatService
 from mashbox.chat.types import ChatEvent, ChatRequest, Done, Text, WholeAnswer
-from mashbox.config import ServeConfig
 from mashbox.engine.types import Sampling
 from mashbox.errors import InvalidRequestError, RequestError
 from mashbox.http.body import read_json

@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mashbox.api.openai_answer import FINISH_REASONS, AnswerHead, new_head, token_usage
+from mashbox.api.settings import ServeConfig
 from mashbox.api.wire import GenerationFields, check_model, check_one_answer, no_log_probabilities
 from mashbox.chat.service import Answer, ChatService
 from mashbox.chat.types import ChatEvent, PromptRequest, Text, WholeAnswer
-from mashbox.config import ServeConfig
 from mashbox.engine.types import Sampling
 from mashbox.errors import ContextLengthError, InvalidRequestError, RequestError
 from mashbox.http.body import read_json

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from mashbox.chat.stream_parser import PlainText, StreamParser
 from mashbox.chat.template import ChatTemplate
 from mashbox.chat.types import ChatEvent, ChatRequest, Done, PromptRequest, Text, WholeAnswer
-from mashbox.config import NOT_READY_RETRY_AFTER_S
-from mashbox.engine.client import EngineClient, EventStream
+from mashbox.engine.client import LOADING_RETRY_S, EngineClient, EventStream
 from mashbox.engine.types import ModelFacts, Segment, Submit, TextDelta
 from mashbox.errors import NotReadyError
 
@@ -91,7 +90,7 @@ class ChatService:
         facts = self._engine.status.facts
         if facts is None:
             raise NotReadyError(
-                "The model is still loading; try again in a few seconds.", retry_after=NOT_READY_RETRY_AFTER_S
+                "The model is still loading; try again in a few seconds.", retry_after=LOADING_RETRY_S
             )
         if self._template is None or self._template[0] is not facts:
             self._template = (facts, self._make_template(facts))
