@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import openai
 import pytest
+from openai.types.chat import ChatCompletionChunk
 
 from tests.api.conftest import Server
 
@@ -71,16 +75,15 @@ def test_completion_stream(server: Server, model: str) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_limits(server: Server, model: str, stream: bool) -> None:
-    def ask(content: str, **options: object) -> tuple[str, str | None]:
-        answer = server.openai.chat.completions.create(
-            model=model,
-            messages=[{"role": "user", "content": content}],
-            stream=stream,
-            **options,  # type: ignore[arg-type]
+    def ask(content: str, **options: Any) -> tuple[str | None, str | None]:
+        messages: Any = [{"role": "user", "content": content}]
+        create: Any = partial(
+            server.openai.chat.completions.create, model=model, messages=messages, **options
         )
         if not stream:
-            return answer.choices[0].message.content, answer.choices[0].finish_reason
-        chunks = list(answer)
+            choice = create(stream=False).choices[0]
+            return choice.message.content, choice.finish_reason
+        chunks = list(create(stream=True))
         text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
         return text, chunks[-1].choices[0].finish_reason
 
@@ -112,14 +115,15 @@ def test_a_worker_that_dies_in_a_stream(server: Server, model: str) -> None:
     stream = server.openai.chat.completions.create(
         model=model, messages=[{"role": "user", "content": "abc[die]"}], stream=True
     )
-    chunks = []
+    chunks: list[ChatCompletionChunk] = []
     with pytest.raises(openai.APIError) as caught:
         chunks.extend(stream)
-    first = server.until(lambda report: report["status"] == "ok", 20)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "abc"
+    report = server.until(lambda report: report["status"] == "ok", 20)
     assert isinstance(caught.value.body, dict)
     assert caught.value.body["request_id"].startswith("chatcmpl-")
     assert caught.value.code == "engine_error"
-    assert first["worker_restarts"] >= 1
+    assert report["worker_restarts"] >= 1
     assert server.chat("still here").json()["choices"][0]["message"]["content"] == "still here"
 
 

@@ -51,7 +51,7 @@ def test_shape(
     response = error_response(error)
     assert response.status_code == status
     assert response.headers["content-type"] == "application/json"
-    assert json.loads(response.body) == {
+    assert json.loads(bytes(response.body)) == {
         "error": {"message": str(error), "type": kind, "param": param, "code": code}
     }
 
