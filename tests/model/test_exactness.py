@@ -1,0 +1,83 @@
+"""The same request gives the same text, whatever runs beside it and however its prompt was prefilled."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.model.conftest import DEMO, Box, run_box
+
+WORDS = [
+    "the",
+    "cat",
+    "sat",
+    "on",
+    "a",
+    "red",
+    "mat",
+    "and",
+    "looked",
+    "at",
+    "seven",
+    "green",
+    "planets",
+    "near",
+    "an",
+    "old",
+    "house",
+    "while",
+    "rain",
+    "fell",
+]
+
+
+def prompts(lengths: list[int]) -> list[str]:
+    """Eight different texts of so many words; each begins differently, so that no cache helps."""
+    pick = random.Random(11)
+    return [
+        f"Story {number}. " + " ".join(pick.choice(WORDS) for _ in range(length))
+        for number, length in enumerate(lengths)
+    ]
+
+
+def texts(box: Box, asked: list[str], together: bool) -> list[str]:
+    """The greedy answers."""
+
+    def ask(prompt: str) -> str:
+        text: str = box.complete(prompt, max_tokens=48)["choices"][0]["text"]
+        return text
+
+    if together:
+        with ThreadPoolExecutor(len(asked)) as pool:
+            return list(pool.map(ask, asked))
+    return [ask(prompt) for prompt in asked]
+
+
+def flush_slots(box: Box) -> None:
+    """Give every slot another state, so that the next prompts are computed from the start."""
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: box.complete(f"{number} flush " * 90, max_tokens=1), range(8)))
+
+
+def test_alone_as_beside_seven_others(box: Box) -> None:
+    """Up to 512 tokens of context: beyond, flash attention splits a lone stream's keys over threads."""
+    asked = prompts([5, 20, 40, 80, 120, 160, 200, 240])
+    alone = texts(box, asked, together=False)
+    flush_slots(box)
+    assert texts(box, asked, together=True) == alone
+
+
+@pytest.fixture(scope="module")
+def plain_box() -> Iterator[Box]:
+    with run_box(DEMO, "--ctx", "2048", "--slots", "8", "--flash-attn", "off") as box:
+        yield box
+
+
+def test_long_prompts_alone_as_beside_seven_others_without_flash_attention(plain_box: Box) -> None:
+    asked = prompts([5, 700, 40, 300, 120, 500, 200, 900])
+    alone = texts(plain_box, asked, together=False)
+    flush_slots(plain_box)
+    assert texts(plain_box, asked, together=True) == alone

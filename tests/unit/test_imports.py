@@ -1,0 +1,57 @@
+"""Imports point one way, and the server process never loads native model code."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import mashbox
+
+ROOT = Path(mashbox.__file__).parent
+ALLOWED = {
+    "errors": set(),
+    "config": set(),
+    "machine": {"errors"},
+    "engine": {"errors", "config"},
+    "catalog": {"errors", "config", "engine"},
+    "chat": {"errors", "config", "engine"},
+    "http": {"errors", "config"},
+    "api": {"errors", "config", "engine", "chat", "http"},
+    "server": {"errors", "config", "engine", "chat", "api", "catalog"},
+}
+
+
+def imported(file: Path) -> set[str]:
+    """The parts of mashbox a file imports, and `llama_cpp`."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == "mashbox":
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mashbox."):
+            found.add((node.module or "").split(".")[1])
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name == "llama_cpp"}
+    return found
+
+
+def test_imports_point_one_way() -> None:
+    wrong = []
+    for file in ROOT.rglob("*.py"):
+        part = file.relative_to(ROOT).with_suffix("").parts[0]
+        if part in ALLOWED:
+            extra = imported(file) - ALLOWED[part] - {part, "llama_cpp"}
+            wrong += [f"{file.relative_to(ROOT)} imports {name}" for name in sorted(extra)]
+    assert wrong == []
+
+
+def test_only_one_module_imports_the_bindings() -> None:
+    users = [file.name for file in ROOT.rglob("*.py") if "llama_cpp" in imported(file)]
+    assert users == ["llama.py"]
+
+
+def test_the_server_process_loads_no_native_model_code() -> None:
+    script = "import sys, mashbox.cli; print([m for m in ('llama_cpp', 'numpy') if m in sys.modules])"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert loaded.stdout.strip() == "[]"
