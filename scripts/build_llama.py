@@ -24,7 +24,7 @@ import sysconfig
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TextIO
@@ -57,10 +57,11 @@ class SetupError(Exception):
 class Progress:
     """Shows how far the build is: a bar on a terminal, otherwise a line every 10 % or 20 s."""
 
-    def __init__(self, screen: TextIO) -> None:
+    def __init__(self, screen: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._screen = screen
         self._terminal = screen.isatty()
-        self._started = self._shown_at = time.monotonic()
+        self._clock = clock
+        self._started = self._shown_at = clock()
         self._stage = "preparing"
         self._percent = self._shown_percent = 0
 
@@ -73,7 +74,7 @@ class Progress:
 
     def show(self) -> None:
         """Draws, when there is something new to say; to be called about once a second."""
-        now = time.monotonic()
+        now = self._clock()
         if self._terminal:
             self._draw("\r\x1b[K", self._bar(), "")
         elif self._percent // 10 > self._shown_percent // 10 or now - self._shown_at >= 20:
@@ -88,7 +89,7 @@ class Progress:
             self._screen.write("\r\x1b[K")
 
     def _draw(self, before: str, amount: str, after: str) -> None:
-        seconds = int(time.monotonic() - self._started)
+        seconds = int(self._clock() - self._started)
         self._screen.write(f"{before}{amount}  {seconds // 60}:{seconds % 60:02}  {self._stage}{after}")
         self._screen.flush()
 
