@@ -43,6 +43,8 @@ CPU_MINUTES = 4.5
 STEP = re.compile(r"\s*\[\s*(\d+)(?:/(\d+)|%)\]")
 """Ninja's [12/83], or [ 14%] where scikit-build-core has to fall back to make."""
 
+ERROR = re.compile(r"(^|\s)error\b|FAILED:", re.IGNORECASE)
+
 STAGES = (
     ("Downloading llama", "fetching the source"),
     ("Configuring CMake", "configuring"),
@@ -69,7 +71,8 @@ class Progress:
     def read(self, line: str) -> None:
         """Takes one line of the build's output."""
         self._stage = next((stage for marker, stage in STAGES if marker in line), self._stage)
-        if step := STEP.match(line):
+        # While configuring, CMake compiles small tests that count their own steps.
+        if self._stage == "compiling" and (step := STEP.match(line)):
             done, total = int(step[1]), int(step[2] or 100)
             self._percent = 100 * done // total
 
@@ -205,9 +208,11 @@ def follow(pipe: int, keep: BinaryIO, progress: Progress) -> None:
 
 
 def failure(log: Path) -> str:
-    """Names the log and shows how it ends; compiler command lines are cut short."""
-    lines = log.read_text(errors="replace").splitlines()[-25:]
-    return "\n".join([*(f"  {line[:160]}" for line in lines), f"Building llama.cpp failed; the log is {log}"])
+    """Names the log and shows its first error, or else its end; long command lines are cut short."""
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    start = next((at for at, line in enumerate(lines) if ERROR.search(line)), -20)
+    shown = [f"  {line.strip()[:160]}" for line in lines[start:][:20]]
+    return "\n".join(["", *shown, f"Building llama.cpp failed; the log is {log}"])
 
 
 def build(folder: Path) -> Path:

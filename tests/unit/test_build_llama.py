@@ -89,6 +89,7 @@ def test_a_log_gets_a_line_every_twenty_seconds_when_nothing_moves(script: Modul
 def test_a_terminal_gets_one_line_that_is_drawn_over(script: ModuleType) -> None:
     screen, clock = Terminal(), Clock()
     progress = script.Progress(screen, clock)
+    progress.read("*** Building project")
     progress.read("[ 50%] Building CXX object")
     progress.show()
     progress.show()
@@ -99,6 +100,7 @@ def test_a_terminal_gets_one_line_that_is_drawn_over(script: ModuleType) -> None
 def test_follow_keeps_everything_and_reads_lines_cut_in_two(script: ModuleType) -> None:
     screen, kept = Terminal(), io.BytesIO()
     progress = script.Progress(screen, Clock())
+    progress.read("*** Building project")
     said = b"[1/4] one\n" + b"x" * 100_000 + b"\n[3/4] three\nno newline at the end"
     speak = f"import sys; sys.stdout.buffer.write({said!r})"
     with subprocess.Popen([sys.executable, "-c", speak], stdout=subprocess.PIPE) as process:
@@ -106,3 +108,25 @@ def test_follow_keeps_everything_and_reads_lines_cut_in_two(script: ModuleType) 
         script.follow(process.stdout.fileno(), kept, progress)
     assert kept.getvalue() == said
     assert " 75 %" in screen.getvalue()
+
+
+def test_steps_of_cmakes_own_tests_do_not_count(script: ModuleType) -> None:
+    screen = Terminal()
+    progress = script.Progress(screen, Clock())
+    progress.read("*** Configuring CMake...")
+    progress.read("    [1/2] Building C object testCCompiler.c.o")
+    progress.show()
+    assert "   0 %" in screen.getvalue()
+
+
+def test_failure_shows_the_first_error_and_names_the_log(script: ModuleType, tmp_path: Path) -> None:
+    log = tmp_path / "some.log"
+    before = "\n".join(f"[{step}/83] c++ -Werror=vla -c errors.cpp" for step in range(40))
+    after = "\n".join(f"[{step}/83] c++ -c more.cpp" for step in range(41, 83))
+    log.write_text(f"{before}\n  a.cpp:3:1: error: no such thing\n\n  3 | thing\n{after}\n")
+    lines = script.failure(log).strip().splitlines()
+    assert lines[0].strip() == "a.cpp:3:1: error: no such thing"
+    assert len(lines) == 21
+    assert lines[-1].endswith(str(log))
+    log.write_text(f"{before}\nKilled")
+    assert "Killed" in script.failure(log)
