@@ -19,6 +19,7 @@ import re
 import select
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -170,26 +171,41 @@ def announce() -> None:
     )
 
 
-def run_pip(target: Path, log: Path) -> int:
-    """Compiles into `target`, everything it says into `log`; returns pip's exit code."""
+def run_pip(folder: Path, log: Path) -> int:
+    """Compiles inside `folder`, the wheel to `folder`/wheel, all output to `log`; returns pip's exit code."""
     # pip's own cache keeps wheels without looking at the flags or the CPU they were built with.
     command = [sys.executable, "-m", "pip", "wheel", "--verbose", "--no-deps", "--no-cache-dir"]
-    command += ["--no-binary", "llama-cpp-python", "--wheel-dir", str(target), requirement()]
+    command += ["--no-binary", "llama-cpp-python", "--wheel-dir", str(folder / "wheel"), requirement()]
     own = [*FLAGS, f"-DCMAKE_PROJECT_llama.cpp_INCLUDE={TRIM}"]
     arguments = f"{shlex.join(own)} {os.environ.get('CMAKE_ARGS', '')}".strip()
-    environment = {**os.environ, "CMAKE_ARGS": arguments}
+    environment = {**os.environ, "CMAKE_ARGS": arguments, "TMPDIR": str(folder)}
     environment.pop("PYTHONPATH", None)
-    progress = Progress(sys.stderr)
-    with (
-        log.open("wb") as kept,
-        subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        ) as process,
-    ):
+    with log.open("wb") as kept, own_group(command, environment) as process:
         assert process.stdout is not None
+        progress = Progress(sys.stderr)
         follow(process.stdout.fileno(), kept, progress)
-    progress.end()
+        progress.end()
     return process.returncode
+
+
+@contextmanager
+def own_group(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs a command whose compilers end with it when we are interrupted."""
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    with process:
+        try:
+            yield process
+        except BaseException:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+            raise
 
 
 def follow(pipe: int, keep: BinaryIO, progress: Progress) -> None:
@@ -223,10 +239,9 @@ def build(folder: Path) -> Path:
     announce()
     log = folder.with_suffix(".log")
     with tempfile.TemporaryDirectory(prefix="building-", dir=folder.parent) as temporary:
-        target = Path(temporary) / "wheel"
-        if run_pip(target, log) != 0:
+        if run_pip(Path(temporary), log) != 0:
             raise SetupError(failure(log))
-        target.rename(folder)
+        (Path(temporary) / "wheel").rename(folder)
     return next(folder.glob("*.whl"))
 
 
