@@ -204,7 +204,7 @@ def own_group(command: list[str], environment: dict[str, str]) -> Iterator[subpr
             yield process
         except BaseException:
             os.killpg(process.pid, signal.SIGTERM)
-            process.wait()
+            process.communicate()  # ends when the last compiler has ended, not only pip
             raise
 
 
