@@ -10,12 +10,12 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from catalog_support import FileServer, Recorder, Resource, file_server
 
 from mashbox.catalog.download import RemoteFile, download, exclusive
 from mashbox.catalog.partial import writing
 from mashbox.catalog.progress import SilentReporter
 from mashbox.errors import ConfigError, ModelFileError, SourceError
+from tests.unit.catalog_support import FileServer, Recorder, Resource, file_server
 
 CONTENT = bytes(range(256)) * 4000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -5,12 +5,12 @@ import os
 from pathlib import Path
 
 import pytest
-from catalog_support import F32, Q8_0, build_gguf, gguf_header, llama_metadata
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mashbox.catalog.gguf import KEPT_ARRAY, SkippedArray, read_model
 from mashbox.errors import ModelFileError
+from tests.unit.catalog_support import F32, Q8_0, build_gguf, gguf_header, llama_metadata
 
 TENSORS = [("token_embd.weight", (64, 10), Q8_0), ("norm.weight", (7,), F32)]
 

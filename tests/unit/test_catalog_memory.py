@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from catalog_support import llama_metadata
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from mashbox.catalog.memory import (
     estimate,
 )
 from mashbox.errors import ConfigError, ModelTooBigError
+from tests.unit.catalog_support import llama_metadata
 
 MIB = 1 << 20
 

