@@ -175,7 +175,8 @@ def run(
 ) -> None:
     """Serve one model on the OpenAI chat and completions APIs."""
     logging.basicConfig(level=log_level.value.upper(), format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("uvicorn.error").setLevel(max(logging.WARNING, logging.getLogger().level))
+    for chatty in ("uvicorn.error", "httpx2", "httpcore2", "filelock"):
+        logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))
     if not machine.is_loopback(host):
         raise ConfigError(
             f"--host {host} can be reached from other machines and would need an API key, which this "

@@ -10,28 +10,7 @@ import pytest
 
 from tests.model.conftest import DEMO, Box, run_box
 
-WORDS = [
-    "the",
-    "cat",
-    "sat",
-    "on",
-    "a",
-    "red",
-    "mat",
-    "and",
-    "looked",
-    "at",
-    "seven",
-    "green",
-    "planets",
-    "near",
-    "an",
-    "old",
-    "house",
-    "while",
-    "rain",
-    "fell",
-]
+WORDS = ["the", "cat", "sat", "on", "a", "red", "mat", "and", "looked", "at", "seven", "green", "planets"]
 
 
 def prompts(lengths: list[int]) -> list[str]:

@@ -65,8 +65,6 @@ def test_health_answers_at_once_while_the_worker_is_stopped_and_a_hung_one_is_re
     own_box.until(lambda report: report["status"] == "ok")
     until_gone(pid)
 
-    os.kill(pid, number)
-
 
 def test_a_killed_server_leaves_no_worker_and_a_free_port(own_box: Box) -> None:
     pid = own_box.health()["worker_pid"]

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import errno
 from pathlib import Path
 
 import pytest
@@ -126,10 +126,14 @@ def test_missing_directory_and_unreadable(tmp_path: Path) -> None:
         read_model([write(tmp_path / "file", b"x") / "below.gguf"])
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_no_permission(tmp_path: Path) -> None:
+def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "m.gguf", build_gguf({}))
-    path.chmod(0)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    # Root may read everything, so the refusal is made here.
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(ModelFileError, match="cannot be read: Permission denied"):
         read_model([path])
 
