@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable
 from enum import Enum
@@ -23,6 +24,7 @@ from mashbox.catalog.memory import MemorySettings, check_fits, default_context, 
 from mashbox.catalog.progress import reporter_for
 from mashbox.catalog.recommended import recommended_sampling
 from mashbox.catalog.resolve import ResolvedModel, list_models, pull, resolve
+from mashbox.chat.template import ChatTemplate
 from mashbox.chat.template_source import load_template_file
 from mashbox.config import PREFILL_CHUNK, ModelConfig, WorkerConfig
 from mashbox.engine.types import ModelFacts, Sampling
@@ -97,24 +99,16 @@ ModelName = Annotated[
 ]
 
 
-def _gpu_layers(value: str) -> int:
-    if value == "auto":
-        return -1
-    if value.isdigit():
-        return int(value)
-    raise typer.BadParameter("use auto or a number of layers, such as 0 or 24")
+def _check_gpu_layers(value: str) -> str:
+    if value != "auto" and not value.isdecimal():
+        raise typer.BadParameter("use auto or a number of layers, such as 0 or 24")
+    return value
 
 
-def _rope_scaling(value: str) -> str:
-    kind, _, factor = value.partition(":")
-    if value in ("auto", "none"):
-        return value
-    try:
-        if kind in ("linear", "yarn") and float(factor) >= 1:
-            return value
-    except ValueError:
-        pass
-    raise typer.BadParameter("use auto, none, linear:FACTOR or yarn:FACTOR, such as yarn:4")
+def _check_rope_scaling(value: str) -> str:
+    if not re.fullmatch(r"auto|none|(linear|yarn):([1-9]\d*(\.\d+)?)", value):
+        raise typer.BadParameter("use auto, none, linear:FACTOR or yarn:FACTOR, such as yarn:4")
+    return value
 
 
 @app.command()
@@ -145,7 +139,11 @@ def run(
     ] = None,
     gpu_layers: Annotated[
         str,
-        typer.Option(metavar="auto|N", help="Layers to place on the GPU. auto: all, if the build has one."),
+        typer.Option(
+            metavar="auto|N",
+            callback=_check_gpu_layers,
+            help="Layers to place on the GPU. auto: all, if the build has one.",
+        ),
     ] = "auto",
     cache_type_k: Annotated[
         CacheType, typer.Option(help="Number format of the cached keys.")
@@ -158,6 +156,7 @@ def run(
         str,
         typer.Option(
             metavar="auto|none|linear:F|yarn:F",
+            callback=_check_rope_scaling,
             help="Stretch the context by a factor. auto: as the model says.",
         ),
     ] = "auto",
@@ -182,8 +181,10 @@ def run(
             f"--host {host} can be reached from other machines and would need an API key, which this "
             "version does not have yet. Use 127.0.0.1, and an SSH tunnel from elsewhere."
         )
-    gpu, rope = _gpu_layers(gpu_layers), _rope_scaling(rope_scaling)
     template = None if chat_template is None else load_template_file(chat_template)
+    if template is not None:
+        # A template that does not compile is told before the model is loaded.
+        ChatTemplate(template, bos="", eos="", control_tokens=())
     listener = machine.listen(host, port)
     resolved = resolve(model, reporter_for(Console(stderr=True)))
     header = read_model(resolved.paths)
@@ -207,11 +208,11 @@ def run(
                 context=ctx,
                 slots=slots,
                 threads=threads or machine.physical_cores(),
-                gpu_layers=gpu,
+                gpu_layers=-1 if gpu_layers == "auto" else int(gpu_layers),
                 cache_type_k=cache_type_k.value,
                 cache_type_v=cache_type_v.value,
                 flash_attn=flash_attn.value,
-                rope_scaling=rope,
+                rope_scaling=rope_scaling,
             ),
             log_level=log_level.value,
         ),

@@ -16,7 +16,6 @@ from typing import Any
 
 import httpx2 as httpx
 import openai
-import psutil
 import pytest
 
 from mashbox.catalog.resolve import resolve
@@ -120,7 +119,11 @@ def box(shared_box: Box) -> Iterator[Box]:
 
 def is_running(pid: int) -> bool:
     """Whether a process exists and is not a zombie."""
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def until_gone(pid: int, seconds: float = 5.0) -> None:

@@ -1,0 +1,144 @@
+"""The command line as a user meets it: what works, and one plain line for what does not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.model.conftest import run_box
+
+
+def mashbox(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "mashbox", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | environment,
+    )
+
+
+def refusal(*arguments: str, **environment: str) -> str:
+    """The one line that says why a command failed."""
+    done = mashbox(*arguments, **environment)
+    assert done.returncode != 0
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("mashbox: ")
+    return lines[0]
+
+
+def test_help_names_every_option() -> None:
+    help_text = mashbox("run", "--help", COLUMNS="200", TERM="dumb").stdout
+    options = (
+        "host port ctx slots cache-ram threads gpu-layers cache-type-k cache-type-v flash-attn rope-scaling "
+        "chat-template alias model-sampling log-level"
+    )
+    for option in options.split():
+        assert f"--{option}" in help_text
+
+
+def test_list_shows_the_models() -> None:
+    listed = mashbox("list", COLUMNS="200").stdout
+    assert "smollm2-135m" in listed
+    assert "gemma3-270m" in listed
+
+
+def test_pull_prints_where_the_model_is(demo_file: Path) -> None:
+    assert mashbox("pull", "smollm2-135m").stdout.strip() == str(demo_file)
+
+
+def test_a_missing_file_is_refused() -> None:
+    assert "nothing.gguf does not exist" in refusal("run", "/tmp/nothing.gguf", "--port", "0")
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "text.gguf"
+    file.write_text("Dear diary, " * 100)
+    assert "not a GGUF" in refusal("run", str(file), "--port", "0")
+
+
+def test_a_file_cut_short_is_refused(demo_file: Path, tmp_path: Path) -> None:
+    short = tmp_path / "short.gguf"
+    shutil.copy(demo_file, short)
+    os.truncate(short, demo_file.stat().st_size // 2)
+    assert "cut short" in refusal("run", str(short), "--port", "0")
+
+
+def test_what_does_not_fit_is_refused_with_an_estimate(demo_file: Path) -> None:
+    line = refusal("run", str(demo_file), "--port", "0", "--ctx", "1000000", "--slots", "64")
+    assert "64 x 1000000" in line
+    assert "--ctx" in line
+
+
+def test_an_unknown_name_is_refused_with_near_ones() -> None:
+    assert "smollm2-135m" in refusal("run", "smollm2-135", "--port", "0")
+
+
+def test_a_port_in_use_is_refused(demo_file: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert f"port {port}" in refusal("run", str(demo_file), "--port", port)
+
+
+def test_other_machines_are_refused(demo_file: Path) -> None:
+    assert "API key" in refusal("run", str(demo_file), "--host", "0.0.0.0", "--port", "0")
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [("{% for %}", "line 1"), ("", "empty")],
+)
+def test_a_bad_template_file_is_refused(demo_file: Path, tmp_path: Path, source: str, reason: str) -> None:
+    template = tmp_path / "chat.jinja"
+    template.write_text(source)
+    assert reason in refusal("run", str(demo_file), "--port", "0", "--chat-template", str(template))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--rope-scaling", "stretch"), ("--gpu-layers", "some"), ("--cache-type-k", "q9"), ("--slots", "0")],
+)
+def test_a_bad_option_value_names_the_option(demo_file: Path, option: str, value: str) -> None:
+    done = mashbox("run", str(demo_file), "--port", "0", option, value, COLUMNS="200", TERM="dumb")
+    assert done.returncode == 2
+    assert option in done.stderr
+
+
+def test_options_reach_the_model(demo_file: Path, tmp_path: Path) -> None:
+    template = tmp_path / "chat.jinja"
+    template.write_text("{{ messages[-1].content }}\n")
+    options = ["--alias", "team/demo", "--ctx", "512", "--slots", "3", "--threads", "1"]
+    cache = ["--cache-type-k", "q8_0", "--cache-type-v", "q8_0", "--flash-attn", "on"]
+    with run_box(
+        str(demo_file), *options, *cache, "--rope-scaling", "yarn:2", "--chat-template", str(template)
+    ) as box:
+        card = box.http.get("/v1/models/team/demo").json()
+        assert (card["id"], card["max_model_len"], card["slots"]) == ("team/demo", 512, 3)
+        assert card["weights"] == demo_file.name
+        chat = {"messages": [{"role": "user", "content": "one two three"}], "max_tokens": 1}
+        answer = box.http.post("/v1/chat/completions", json=chat).json()
+        assert (
+            answer["usage"]["prompt_tokens"]
+            == box.complete("one two three\n", max_tokens=1)["usage"]["prompt_tokens"]
+        )
+
+
+def test_model_sampling_draws_and_greedy_does_not(demo_file: Path) -> None:
+    with run_box("smollm2-135m", "--ctx", "512", "--slots", "2", "--model-sampling") as box:
+        texts = {
+            box.complete("A good name for a cat is", max_tokens=12)["choices"][0]["text"] for _ in range(6)
+        }
+        assert len(texts) > 1
+        greedy = {
+            box.complete("A good name for a cat is", max_tokens=12, temperature=0)["choices"][0]["text"]
+            for _ in range(3)
+        }
+        assert len(greedy) == 1
