@@ -79,7 +79,13 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--ctx", type=int, default=4096, help="tokens per slot (default 4096)")
     parser.add_argument("--slots", type=int, default=8, help="slots on both sides (default 8)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="default: one per core")
-    parser.add_argument("--route", type=Route, choices=list(Route), default=Route.COMPLETIONS)
+    parser.add_argument(
+        "--route",
+        type=Route,
+        default=Route.COMPLETIONS,
+        metavar="completions|chat",
+        help="default completions",
+    )
     parser.add_argument(
         "--self-test", action="store_true", help="llama-server on both sides: every ratio should be 1"
     )

@@ -18,6 +18,11 @@ Q4_0 = 2
 _OUTPUT = b"output.weight"
 
 
+@lib.llama_log_callback  # type: ignore[untyped-decorator]
+def _say_nothing(level: int, text: bytes, data: object) -> None:
+    """Keeps the library's log off the terminal."""
+
+
 def requantize(source: Path, folder: Path) -> Path:
     """A Q4_0 copy of a model in `folder`, made once. Raises BenchError when the library refuses.
 
@@ -33,6 +38,7 @@ def requantize(source: Path, folder: Path) -> Path:
     params.allow_requantize = True
     params.nthread = os.cpu_count() or 1
     print(f"Converting {source.name} to Q4_0 ...", flush=True)
+    lib.llama_log_set(_say_nothing, None)
     if lib.llama_model_quantize(os.fsencode(source), os.fsencode(partial), ctypes.byref(params)) != 0:
         raise BenchError(f"{source} could not be converted to Q4_0.")
     partial.rename(target)
@@ -78,6 +84,7 @@ class Work:
 
 def read_work(path: Path) -> Work:
     """The work of a model file. Raises BenchError when the library cannot read it."""
+    lib.llama_log_set(_say_nothing, None)
     params = lib.llama_model_default_params()
     params.vocab_only = True
     model = lib.llama_model_load_from_file(os.fsencode(path), params)
