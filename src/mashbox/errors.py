@@ -4,17 +4,21 @@
     ├── ConfigError                a flag, file or port the user can put right (CLI: one line, exit 2)
     │   ├── ModelFileError         missing, cut short, not a GGUF, checksum wrong
     │   ├── ModelTooBigError       does not fit in memory
-    │   └── SourceError            a download source refused or failed
+    │   ├── SourceError            a download source refused or failed
+    │   └── SelectionError         a repository holds no file, or several, that fit what was asked for
     └── RequestError               a request that gets an error answer; carries status, code and param
         ├── InvalidRequestError    400
         │   └── ContextLengthError 400, code context_length_exceeded
         ├── ModelNotFoundError     404, code model_not_found
         ├── RouteNotFoundError     404
-        ├── MethodNotAllowedError  405
+        ├── MethodNotAllowedError  405, with the methods that are allowed
+        ├── BodyTooLargeError      413
         ├── MediaTypeError         415
+        ├── ClientGoneError        499: nobody is left to read the answer
         ├── OverloadedError        429 with retry_after
         ├── NotReadyError          503 with retry_after
-        └── EngineError            500: the model's worker failed
+        ├── EngineError            500: the model's worker failed
+        └── InternalError          500: a bug in mashbox
 
 Wire shapes live in `http/errors.py` (OpenAI), one mapping table per protocol.
 """
@@ -40,6 +44,10 @@ class ModelTooBigError(ConfigError):
 
 class SourceError(ConfigError):
     """A download source refused or failed; the next source is tried."""
+
+
+class SelectionError(ConfigError):
+    """A repository holds no file, or more than one, that fits; the message lists the choices."""
 
 
 class RequestError(MashboxError):
@@ -93,15 +101,34 @@ class RouteNotFoundError(RequestError):
 
 
 class MethodNotAllowedError(RequestError):
-    """The path exists, the method does not."""
+    """The path exists, the method does not. `allow` goes into the Allow header."""
 
     status = 405
+
+    def __init__(self, message: str, *, allow: str) -> None:
+        super().__init__(message)
+        self.allow = allow
+
+
+class BodyTooLargeError(RequestError):
+    """The body is longer than the server reads."""
+
+    status = 413
 
 
 class MediaTypeError(RequestError):
     """The body is not application/json."""
 
     status = 415
+
+
+class ClientGoneError(RequestError):
+    """The client closed the connection before its answer was complete."""
+
+    status = 499
+
+    def __init__(self) -> None:
+        super().__init__("The client closed the connection.")
 
 
 class OverloadedError(RequestError):
@@ -131,3 +158,13 @@ class EngineError(RequestError):
 
     status = 500
     code = "engine_error"
+
+
+class InternalError(RequestError):
+    """Something that must not happen did; the log has the traceback."""
+
+    status = 500
+    code = "internal_error"
+
+    def __init__(self) -> None:
+        super().__init__("The server met an internal error while it worked on this request.")

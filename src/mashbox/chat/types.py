@@ -65,3 +65,11 @@ class Done:
 
 
 ChatEvent = Text | Done
+
+
+@dataclass(frozen=True, slots=True)
+class WholeAnswer:
+    """All events of one answer, folded."""
+
+    text: str
+    done: Done

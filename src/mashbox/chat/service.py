@@ -1,0 +1,115 @@
+"""Answers requests: template, engine, parser. Knows no wire protocol."""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mashbox.chat.stream_parser import PlainText, StreamParser
+from mashbox.chat.template import ChatTemplate
+from mashbox.chat.types import ChatEvent, ChatRequest, Done, GenerateOptions, PromptRequest, Text, WholeAnswer
+from mashbox.engine.client import LOADING_RETRY_S, EngineClient, EventStream
+from mashbox.engine.types import Finished, FinishReason, ModelFacts, Segment, Submit, TextDelta
+from mashbox.errors import NotReadyError
+
+
+@dataclass(frozen=True, slots=True)
+class ChatFormat:
+    """How one model chats: its template, and strings that end its turn where no token does."""
+
+    template: ChatTemplate
+    stop: tuple[str, ...] = ()
+
+
+class Answer:
+    """One answer under way: an async iterator of ChatEvent whose last one is `Done`.
+
+    Iterating raises EngineError when the engine fails it. `close` cancels what is not finished.
+    """
+
+    def __init__(self, stream: EventStream, parser: StreamParser, stop: tuple[str, ...]) -> None:
+        self.prompt_tokens = stream.prompt_tokens
+        self._stream = stream
+        self._parser = parser
+        self._stop = stop
+        self._events: deque[ChatEvent] = deque()
+
+    def __aiter__(self) -> Answer:
+        return self
+
+    async def __anext__(self) -> ChatEvent:
+        while not self._events:
+            event = await anext(self._stream)
+            if isinstance(event, TextDelta):
+                self._events.extend(self._parser.feed(event.text))
+            else:
+                self._events.extend(self._parser.finish())
+                self._events.append(self._done(event))
+        return self._events.popleft()
+
+    def _done(self, finished: Finished) -> Done:
+        """Only the request's own stop strings are told; the format's are the end of the turn."""
+        if finished.stop is None or finished.stop in self._stop:
+            return Done(finished.reason, finished.usage, finished.stop)
+        return Done(FinishReason.STOP, finished.usage)
+
+    async def whole(self) -> WholeAnswer:
+        """All events folded into one value."""
+        texts: list[str] = []
+        async for event in self:
+            if isinstance(event, Text):
+                texts.append(event.text)
+            else:
+                return WholeAnswer("".join(texts), event)
+        raise AssertionError("an answer ends with Done or raises")
+
+    def close(self) -> None:
+        """Stop the engine's work on this answer; nothing happens when it is finished."""
+        self._stream.close()
+
+
+class ChatService:
+    """Turns requests into answers of one engine.
+
+    `make_format` builds the chat format once the engine has told what the model is.
+    """
+
+    def __init__(self, engine: EngineClient, make_format: Callable[[ModelFacts], ChatFormat]) -> None:
+        self._engine = engine
+        self._make_format = make_format
+        self._format: tuple[ModelFacts, ChatFormat] | None = None
+
+    async def answer(self, request: ChatRequest | PromptRequest) -> Answer:
+        """Start an answer. Returns when the engine has accepted the prompt.
+
+        Raises InvalidRequestError (the template refuses the messages), ContextLengthError,
+        OverloadedError, NotReadyError or EngineError.
+        """
+        if isinstance(request, PromptRequest):
+            prompt = Segment(request.prompt, parse_special=True)
+            return await self._submit((prompt,), (), request.options)
+        chat = self._chat_format()
+        segments = chat.template.render(request.messages, **request.template_kwargs)
+        return await self._submit(segments, chat.stop, request.options)
+
+    async def _submit(
+        self, segments: tuple[Segment, ...], stop: tuple[str, ...], options: GenerateOptions
+    ) -> Answer:
+        command = Submit(
+            id=uuid.uuid4().hex,
+            segments=segments,
+            sampling=options.sampling,
+            stop=options.stop + stop,
+            max_tokens=options.max_tokens,
+        )
+        return Answer(await self._engine.submit(command), PlainText(), options.stop)
+
+    def _chat_format(self) -> ChatFormat:
+        facts = self._engine.status.facts
+        if facts is None:
+            raise NotReadyError("The model is still loading. Please try again.", retry_after=LOADING_RETRY_S)
+        if self._format is None or self._format[0] is not facts:
+            self._format = (facts, self._make_format(facts))
+        return self._format[1]

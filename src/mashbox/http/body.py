@@ -1,0 +1,122 @@
+"""Request bodies: JSON in, typed values out, every fault told with the field's name."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from mashbox.errors import BodyTooLargeError, ClientGoneError, InvalidRequestError, MediaTypeError
+from mashbox.http.json import JSON
+
+T = TypeVar("T")
+
+MAX_BODY_BYTES = 32 * 1024 * 1024
+
+
+async def read_json(request: Request, decoder: msgspec.json.Decoder[T]) -> T:
+    """Read and decode the body of a POST.
+
+    Raises MediaTypeError (415), BodyTooLargeError (413), InvalidRequestError (400) or, when the
+    client leaves while it sends, ClientGoneError.
+    """
+    require_json(request)
+    return decode_json(await read_body(request), decoder)
+
+
+def require_json(request: Request) -> None:
+    """Refuse any content type but application/json: a web page cannot send that one unasked."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != JSON:
+        got = f"not {media_type}" if media_type else "and this request has none"
+        raise MediaTypeError(f"The Content-Type must be application/json, {got}.")
+
+
+async def read_body(request: Request, limit: int = MAX_BODY_BYTES) -> bytes:
+    """The whole body, at most `limit` bytes."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > limit:
+        raise _too_large(limit)
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > limit:
+                raise _too_large(limit)
+    except ClientDisconnect:
+        raise ClientGoneError from None
+    return bytes(body)
+
+
+def _too_large(limit: int) -> BodyTooLargeError:
+    return BodyTooLargeError(f"The request body is larger than {limit // 2**20} MiB.")
+
+
+def decode_json(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """Decode, or raise InvalidRequestError with the field in `param`.
+
+    Halves of surrogate pairs, which JavaScript clients send when they cut a text inside an emoji,
+    are read as U+FFFD.
+    """
+    if not body.strip():
+        raise InvalidRequestError("The request body is empty; it must be a JSON object.")
+    try:
+        try:
+            return decoder.decode(body)
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:
+            mended = mend_surrogates(body)
+            if mended == body:
+                raise
+            return decoder.decode(mended)
+    except msgspec.ValidationError as error:
+        raise invalid_field(str(error)) from None
+    except msgspec.DecodeError as error:
+        raise InvalidRequestError(f"The request body is not valid JSON: {error}.") from None
+    except RecursionError:
+        raise InvalidRequestError("The request body is nested too deeply.") from None
+
+
+_SURROGATES = re.compile(
+    rb"((?:[^\\]|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB]HH\\u[dD][c-fC-F]HH)++)|\\u[dD][89a-fA-F]HH".replace(
+        b"H", b"[0-9a-fA-F]"
+    ),
+    re.DOTALL,
+)
+_REPLACEMENT = rb"\ufffd"
+
+
+def mend_surrogates(body: bytes) -> bytes:
+    r"""The same JSON text with each unpaired `\ud800`-`\udfff` escape replaced by `\ufffd`."""
+    return _SURROGATES.sub(lambda found: found[1] or _REPLACEMENT, body)
+
+
+_AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
+_MISSING = re.compile(r"^Object missing required field `(?P<field>.*)`$")
+_WORDS = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
+_QUOTED = re.compile(r"`([^`]*)`")
+
+
+def invalid_field(message: str) -> InvalidRequestError:
+    """msgspec's message as ours: "Expected `str`, got `int` - at `$.messages[0].role`" and so on."""
+    found = _AT.match(message)
+    assert found is not None
+    what, path = found["what"], found["path"] or ""
+    if missing := _MISSING.match(what):
+        param = f"{path}.{missing['field']}" if path else missing["field"]
+        return InvalidRequestError(f"Missing required field '{param}'.", param=param)
+    plain = _QUOTED.sub(lambda quoted: _plain_types(quoted[1]), what)
+    if not path:
+        return InvalidRequestError(f"Invalid request body: {_lower_first(plain)}.")
+    return InvalidRequestError(f"Invalid value for '{path}': {_lower_first(plain)}.", param=path)
+
+
+def _plain_types(types: str) -> str:
+    return " or ".join(_WORDS.get(name, name) for name in types.split(" | ") if name != "null") or "null"
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]

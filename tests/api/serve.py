@@ -1,0 +1,67 @@
+"""The server under test, a process of its own: `python -m tests.api.serve FD MODEL`.
+
+FD is a listening socket, MODEL a file name for the scripted backend. Everything is real
+but the model: uvicorn, the application, the engine's client and its worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+from starlette.applications import Starlette
+
+from mashbox.api.app import create_app
+from mashbox.api.health import Identity
+from mashbox.api.settings import ServeConfig
+from mashbox.chat.service import ChatFormat, ChatService
+from mashbox.chat.template import ChatTemplate
+from mashbox.config import ModelConfig, WorkerConfig
+from mashbox.engine.client import EngineClient
+from mashbox.engine.supervisor import Supervisor
+from mashbox.engine.types import ModelFacts
+from mashbox.http.sse import StreamLimits
+
+MODEL_ID = "org/scripted"
+CONTEXT = 8192
+SLOTS = 2
+
+
+def make_format(facts: ModelFacts) -> ChatFormat:
+    assert facts.chat_template is not None
+    template = ChatTemplate(
+        facts.chat_template, bos=facts.bos, eos=facts.eos, control_tokens=facts.control_tokens
+    )
+    return ChatFormat(template, stop=("<turn>",))
+
+
+def build(path: str) -> Starlette:
+    model = ModelConfig(path=path, context=CONTEXT, slots=SLOTS, threads=1)
+    supervisor = Supervisor(WorkerConfig(model, backend="tests.scripted:ScriptedBackend"))
+    engine = EngineClient(supervisor)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        running = asyncio.create_task(supervisor.run())
+        yield
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    return create_app(
+        config=ServeConfig(MODEL_ID, "scripted.gguf", CONTEXT, SLOTS),
+        engine=engine,
+        chat=ChatService(engine, make_format),
+        identity=Identity(deployment_id="d1"),
+        lifespan=lifespan,
+        stream_limits=StreamLimits(keep_alive_s=0.3, stalled_s=1.0),
+    )
+
+
+if __name__ == "__main__":
+    # Not uvicorn's `fd`: it takes every descriptor for a unix socket and so leaves TCP_NODELAY off.
+    config = uvicorn.Config(build(sys.argv[2]), log_level="warning", timeout_graceful_shutdown=2)
+    uvicorn.Server(config).run(sockets=[socket.socket(fileno=int(sys.argv[1]))])

@@ -1,0 +1,111 @@
+"""A backend without a model: it answers the prompt's last line with that line.
+
+One token is one byte. Marks in the line make it do things on the way:
+[pause] takes 50 ms, [flood] is ten thousand letters in one token, [fail] raises, [die] kills the worker.
+A model file called "slow" takes 60 s to load.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from mashbox.config import ModelConfig
+from mashbox.engine.backend import Logits
+from mashbox.engine.types import ModelFacts, Segment
+
+END, PAUSE, FLOOD, FAIL, DIE = range(256, 261)
+MARKS = {b"[pause]": PAUSE, b"[flood]": FLOOD, b"[fail]": FAIL, b"[die]": DIE}
+MARK = re.compile(b"(" + b"|".join(map(re.escape, MARKS)) + b")")
+TEMPLATE = "{% for message in messages %}{{ message.role }}> {{ message.content }}\n{% endfor %}"
+
+
+def reply(prompt: Sequence[int]) -> list[int]:
+    """The tokens a prompt is answered with."""
+    text = bytes(prompt).rstrip(b"\n")
+    line = text.rpartition(b"\n")[2].rpartition(b"> ")[2]
+    tokens: list[int] = []
+    for part in MARK.split(line):
+        tokens += [MARKS[part]] if part in MARKS else part
+    return [*tokens, END]
+
+
+class ScriptedBackend:
+    """See the module. `facts` follow the configuration."""
+
+    def __init__(self, config: ModelConfig, progress: Callable[[float], None]) -> None:
+        if config.path == "slow":
+            progress(0.5)
+            time.sleep(60)
+        self.facts = ModelFacts(
+            context=config.context,
+            slots=config.slots,
+            grid=64,
+            vocab_size=261,
+            chat_template=TEMPLATE,
+            bos="",
+            eos="",
+            control_tokens=(),
+            weight_bytes=1_500_000_000,
+            parameters=3_000_000_000,
+            description="scripted",
+            build="none",
+            can_trim=True,
+        )
+        self._tokens: list[list[int]] = [[] for _ in range(config.slots)]
+        self._replies: list[tuple[int, list[int]]] = [(0, [])] * config.slots
+        progress(1.0)
+
+    def tokenize(self, segments: Sequence[Segment]) -> list[int]:
+        return list("".join(segment.text for segment in segments).encode())
+
+    def piece(self, token: int) -> bytes:
+        if token == FLOOD:
+            return b"q" * 10_000
+        return bytes([token]) if token < 256 else b""
+
+    def is_end(self, token: int) -> bool:
+        return token == END
+
+    def prefill(self, slot: int, start: int, tokens: Sequence[int], want_logits: bool) -> Logits | None:
+        known = self._tokens[slot]
+        assert len(known) == start
+        known.extend(tokens)
+        if not want_logits:
+            return None
+        self._replies[slot] = (len(known), reply(known))
+        return self._next(slot)
+
+    def decode(
+        self, slots: Sequence[int], positions: Sequence[int], tokens: Sequence[int]
+    ) -> Sequence[Logits]:
+        for slot, position, token in zip(slots, positions, tokens, strict=True):
+            assert len(self._tokens[slot]) == position
+            self._tokens[slot].append(token)
+        if PAUSE in tokens:
+            time.sleep(0.05)
+        return [self._next(slot) for slot in slots]
+
+    def _next(self, slot: int) -> Logits:
+        begin, tokens = self._replies[slot]
+        # Sampling may have left the script, so the answer may be longer than it.
+        token = tokens[min(len(self._tokens[slot]) - begin, len(tokens) - 1)]
+        if token == DIE:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if token == FAIL:
+            raise RuntimeError("scripted failure")
+        logits = np.zeros(self.facts.vocab_size, dtype=np.float32)
+        logits[token] = 10.0
+        return logits
+
+    def trim(self, slot: int, length: int) -> bool:
+        del self._tokens[slot][length:]
+        return True
+
+    def close(self) -> None:
+        """Nothing to free."""

@@ -1,0 +1,173 @@
+"""Probing templates, and shaping conversations for them."""
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mashbox.chat.normalise import CONTINUE, SystemPlace, TemplateTraits, normalise
+from mashbox.chat.template import ChatTemplate
+from mashbox.chat.types import Message, Role
+
+TEMPLATES = Path(__file__).parent / "templates"
+EASY = TemplateTraits()
+STRICT = TemplateTraits(
+    system=SystemPlace.NOWHERE,
+    system_alone=False,
+    repeated_roles=False,
+    assistant_first=False,
+    assistant_last=False,
+    empty_assistant=False,
+    tool_role=False,
+)
+
+
+def build(source: str) -> ChatTemplate:
+    return ChatTemplate(source, bos="<s>", eos="</s>", control_tokens=("<s>", "</s>", "[INST]", "[/INST]"))
+
+
+def read(name: str) -> ChatTemplate:
+    return build((TEMPLATES / f"{name}.jinja").read_text())
+
+
+def talk(*pairs: tuple[Role, str]) -> tuple[Message, ...]:
+    return tuple(Message(role, content) for role, content in pairs)
+
+
+def test_traits_of_an_easy_going_template() -> None:
+    assert read("chatml").traits == EASY
+    assert read("thinking").traits == EASY
+    assert read("headers").traits == EASY
+
+
+def test_traits_of_a_strict_template() -> None:
+    expected = replace(STRICT, system=SystemPlace.FIRST)
+    assert read("strict").traits == expected
+
+
+def test_traits_of_a_template_without_system_role() -> None:
+    assert read("turns").traits == replace(STRICT, assistant_last=True, empty_assistant=True)
+
+
+def test_traits_of_a_template_with_content_parts() -> None:
+    assert read("parts").traits == replace(EASY, content_parts=True)
+
+
+def test_a_list_shown_as_python_is_not_content_parts() -> None:
+    assert build("{{ messages[0].content[:3] }}").traits.content_parts is False
+
+
+def test_the_last_system_message_wins_is_not_anywhere() -> None:
+    source = """
+    {%- set ns = namespace(system='') %}
+    {%- for m in messages if m.role == 'system' %}{% set ns.system = m.content %}{% endfor %}
+    {{- ns.system }}{% for m in messages if m.role != 'system' %}[{{ m.content }}]{% endfor %}"""
+    assert build(source).traits.system is SystemPlace.FIRST
+
+
+def test_a_template_that_drops_the_system_message_has_it_nowhere() -> None:
+    source = "{% for m in messages if m.role != 'system' %}[{{ m.content }}]{% endfor %}"
+    template = build(source)
+    assert template.traits.system is SystemPlace.NOWHERE
+    segments = template.render(talk(("system", "S"), ("user", "U")))
+    assert "".join(segment.text for segment in segments) == "[S\n\nU]"
+
+
+AWKWARD = talk(
+    *(("assistant", "A0"), ("system", "S1"), ("system", "S2"), ("user", "U1"), ("user", "U2")),
+    *(("assistant", ""), ("tool", "T1"), ("tool", "T2"), ("system", "S3"), ("assistant", "A1")),
+)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in TEMPLATES.glob("*.jinja")))
+def test_every_template_shows_every_text_of_an_awkward_conversation(name: str) -> None:
+    text = "".join(segment.text for segment in read(name).render(AWKWARD))
+    assert all(message.content in text for message in AWKWARD)
+
+
+def test_an_easy_going_template_gets_the_conversation_as_it_is() -> None:
+    assert normalise(AWKWARD, EASY) == AWKWARD
+
+
+def test_a_strict_template_gets_it_in_order() -> None:
+    assert normalise(AWKWARD, STRICT) == talk(
+        ("user", "S1\n\nS2\n\nS3"),
+        ("assistant", "A0"),
+        ("user", "U1\n\nU2\n\nT1\n\nT2"),
+        ("assistant", "A1"),
+        ("user", CONTINUE),
+    )
+
+
+def test_system_messages_are_joined_at_the_start() -> None:
+    messages = talk(("user", "U"), ("system", "S1"), ("assistant", "A"), ("system", ""), ("system", "S2"))
+    expected = talk(("system", "S1\n\nS2"), ("user", "U"), ("assistant", "A"))
+    assert normalise(messages, replace(EASY, system=SystemPlace.FIRST)) == expected
+
+
+def test_system_text_goes_into_the_first_user_message() -> None:
+    messages = talk(("system", "S"), ("user", "U"), ("system", "R"), ("user", "V"))
+    expected = talk(("user", "S\n\nR\n\nU"), ("user", "V"))
+    assert normalise(messages, replace(EASY, system=SystemPlace.NOWHERE)) == expected
+
+
+def test_an_empty_system_message_goes_without_a_trace() -> None:
+    messages = talk(("system", " "), ("user", "U"))
+    assert normalise(messages, replace(EASY, system=SystemPlace.NOWHERE)) == talk(("user", "U"))
+    assert normalise(messages, replace(EASY, system=SystemPlace.FIRST)) == talk(("system", ""), ("user", "U"))
+
+
+def test_a_lone_system_message_becomes_the_question() -> None:
+    assert normalise(talk(("system", "S")), STRICT) == talk(("user", "S"))
+    assert normalise(talk(("system", "S")), EASY) == talk(("system", "S"))
+
+
+def test_an_answer_that_stands_first_gets_an_empty_question() -> None:
+    messages = talk(("system", "S"), ("assistant", "A"), ("user", "U"))
+    traits = replace(EASY, assistant_first=False)
+    expected = talk(("system", "S"), ("user", ""), ("assistant", "A"), ("user", "U"))
+    assert normalise(messages, traits) == expected
+
+
+def test_no_messages() -> None:
+    assert normalise((), STRICT) == ()
+
+
+flags = st.booleans()
+any_traits = st.builds(TemplateTraits, st.sampled_from(SystemPlace), *[flags] * 7)
+any_messages = st.lists(
+    st.builds(
+        Message, st.sampled_from(["system", "user", "assistant", "tool"]), st.sampled_from(["", "a", "b c"])
+    ),
+    max_size=8,
+)
+
+
+@given(any_messages, any_traits)
+def test_the_result_has_what_the_traits_ask_for(messages: list[Message], traits: TemplateTraits) -> None:
+    result = normalise(messages, traits)
+    roles = [message.role for message in result]
+    assert normalise(result, traits) == result
+    if not traits.tool_role:
+        assert "tool" not in roles
+    if traits.system is SystemPlace.NOWHERE and not (traits.system_alone and set(roles) == {"system"}):
+        assert "system" not in roles
+    if traits.system is SystemPlace.FIRST:
+        assert "system" not in roles[1:]
+    if not traits.repeated_roles:
+        assert not any(a == b and a in ("user", "assistant") for a, b in pairwise(roles))
+    if not traits.assistant_first:
+        assert [role for role in roles if role != "system"][:1] != ["assistant"]
+    if not traits.assistant_last:
+        assert roles[-1:] != ["assistant"]
+    said = [w for m in messages for w in m.content.split()]
+    kept = [w for m in result for w in m.content.split() if w != CONTINUE]
+    assert sorted(said) == sorted(kept)
+
+
+def test_tool_results_in_a_row_stay_apart() -> None:
+    messages = talk(("user", "U"), ("assistant", "A"), ("tool", "T1"), ("tool", "T2"))
+    assert normalise(messages, replace(STRICT, tool_role=True)) == messages
