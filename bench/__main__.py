@@ -12,9 +12,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from mashbox.catalog.entries import DEFAULT_MODEL
-from mashbox.catalog.resolve import resolve
-
 from bench import ours, peer
 from bench.compare import Side, check_idle, compare, warm_up
 from bench.config import Setup
@@ -28,6 +25,8 @@ from bench.model import Work, read_work, requantize
 from bench.process import Launch, Server
 from bench.prompts import fresh_text
 from bench.result import Result
+from mashbox.catalog.entries import DEFAULT_MODEL
+from mashbox.catalog.resolve import resolve
 from mashbox.errors import MashboxError
 
 RESULTS = Path(".bench")

@@ -21,6 +21,9 @@ from bench.stream import Answer, Read, content_length, head_end, read_answer
 ANSWER_S = 300.0
 """How long an answer may take before the benchmark gives up."""
 
+REUSE_S = 2.0
+"""Longest idle time of a connection that is used again; both servers hang up after five seconds."""
+
 _LAST_CHUNK = b"\r\n0\r\n\r\n"
 _READ_BYTES = 1 << 16
 
@@ -115,15 +118,17 @@ class Client:
         self._port = port
         self._route = route
         self._selector = selectors.DefaultSelector()
-        self._idle: list[socket.socket] = []
+        self._idle: list[tuple[float, socket.socket]] = []
         self._under_way: set[Exchange] = set()
 
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        for connection in (*self._idle, *(exchange.connection for exchange in self._under_way)):
+    def __exit__(self, *exception: object) -> None:
+        for _, connection in self._idle:
             connection.close()
+        for exchange in self._under_way:
+            exchange.connection.close()
         self._selector.close()
 
     def start(self, ask: Ask) -> Exchange:
@@ -158,12 +163,12 @@ class Client:
     def _finish(self, exchange: Exchange) -> None:
         self._selector.unregister(exchange.connection)
         self._under_way.discard(exchange)
-        self._idle.append(exchange.connection)
+        self._idle.append((time.monotonic(), exchange.connection))
 
     def _connection(self) -> socket.socket:
         while self._idle:
-            connection = self._idle.pop()
-            if _is_alive(connection):
+            idle_since, connection = self._idle.pop()
+            if time.monotonic() - idle_since < REUSE_S and _is_alive(connection):
                 return connection
             connection.close()
         connection = socket.create_connection((HOST, self._port))
@@ -172,7 +177,7 @@ class Client:
 
 
 def _is_alive(connection: socket.socket) -> bool:
-    """Whether the server still holds its end; both servers hang up after some idle seconds."""
+    """Whether the server still holds its end."""
     try:
         connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from bench import load
 from bench.errors import BenchError
 from bench.load import Ask, Client, Route
 
@@ -124,3 +125,18 @@ def test_a_hang_up_in_the_middle_is_told() -> None:
         pytest.raises(BenchError, match="closed the connection"),
     ):
         client.ask(Ask("x", 2))
+
+
+def test_a_connection_is_not_used_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "REUSE_S", 0.0)
+    seen: list[int] = []
+
+    def talk(connection: socket.socket, number: int) -> None:
+        with connection:
+            while reply(connection, STREAM):
+                seen.append(number)
+
+    with served(talk) as port, Client(port, Route.COMPLETIONS) as client:
+        for _ in range(2):
+            assert client.ask(Ask("x", 2)).text == "onetwo"
+    assert seen == [1, 2]
