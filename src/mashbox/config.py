@@ -6,6 +6,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+PREFILL_CHUNK = 128
+"""Tokens of one prefill call. The library's results do not depend on where a prompt is cut as long as
+every cut is a multiple of 64 tokens (seen with flash attention on an AVX-512 CPU)."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
@@ -24,7 +28,7 @@ class ModelConfig:
     cache_type_v: str = "f16"
     flash_attn: str = "auto"
     rope_scaling: str = "auto"
-    cache_ram_mib: int = 0
+    prefill_chunk: int = PREFILL_CHUNK
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ def build(path: str) -> Starlette:
         config=ServeConfig(MODEL_ID, "scripted.gguf", CONTEXT, SLOTS),
         engine=engine,
         chat=ChatService(engine, make_format),
-        identity=Identity(deployment_id="d1"),
+        identity=lambda: Identity(deployment_id="d1"),
         lifespan=lifespan,
         stream_limits=StreamLimits(keep_alive_s=0.3, stalled_s=1.0),
     )

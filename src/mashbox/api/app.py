@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -26,7 +28,7 @@ def create_app(
     config: ServeConfig,
     engine: EngineClient,
     chat: ChatService,
-    identity: Identity,
+    identity: Callable[[], Identity],
     lifespan: Lifespan[Starlette] | None = None,
     stream_limits: StreamLimits = DEFAULT_LIMITS,
 ) -> Starlette:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +48,7 @@ class HealthReport(msgspec.Struct):
 class Health:
     """The route's handler."""
 
-    def __init__(self, engine: EngineClient, config: ServeConfig, identity: Identity) -> None:
+    def __init__(self, engine: EngineClient, config: ServeConfig, identity: Callable[[], Identity]) -> None:
         self._engine = engine
         self._config = config
         self._identity = identity
@@ -66,6 +67,7 @@ class Health:
     def report(self) -> HealthReport:
         """The server's state now."""
         status = self._engine.status
+        identity = self._identity()
         return HealthReport(
             status="ok" if self.ready() else "loading",
             live_rows=status.running,
@@ -75,9 +77,9 @@ class Health:
             snapshot_bytes=0,
             host_cache_cap_bytes=self._config.cache_ram_mib * 2**20,
             host_cache_evictions=0,
-            cache_namespace=self._identity.cache_namespace,
-            deployment_id=self._identity.deployment_id,
-            component_set_sha=self._identity.component_set_sha,
+            cache_namespace=identity.cache_namespace,
+            deployment_id=identity.deployment_id,
+            component_set_sha=identity.component_set_sha,
             certification="none",
             compiles_after_ready=None,
             routed_experts=None,

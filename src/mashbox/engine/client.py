@@ -39,6 +39,8 @@ MAX_WAITING = 32
 LOADING_RETRY_S = 2
 WORKER_LOST = "The model's worker ended while it worked on this request. Please send it again."
 
+SHUTTING_DOWN = "The server is shutting down and ended this request. Please send it again."
+
 EngineState = Literal["loading", "ready", "restarting", "draining", "failed"]
 Event = TextDelta | Finished
 
@@ -146,6 +148,12 @@ class EngineClient:
     def drain(self) -> None:
         """Take no more requests; those at hand go on."""
         self._draining = True
+
+    def abort(self) -> None:
+        """End every request at hand with an error: the server shuts down."""
+        for stream in list(self._streams.values()):
+            self.forget(stream)
+            stream.push(EngineError(SHUTTING_DOWN))
 
     async def submit(self, command: Submit) -> EventStream:
         """Send a request to the worker and wait until it is accepted.

@@ -33,11 +33,6 @@ CACHE_TYPES = {
     "iq4_nl": 20,
     "bf16": 30,
 }
-GRID = 128
-"""Prefill chunk in tokens. The library's results do not depend on where a prompt is cut as long as
-every cut is a multiple of 64 tokens (seen with flash attention on an AVX-512 CPU); 128 costs about
-2 % of prefill speed against 512."""
-
 FLASH_ATTN = {"auto": -1, "off": 0, "on": 1}
 ROPE_SCALING = {"auto": -1, "none": 0, "linear": 1, "yarn": 2}
 _LEVELS = {2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}
@@ -108,7 +103,7 @@ class LlamaBackend:
         self._context = self._create_context(config)
         self._memory = lib.llama_get_memory(self._context)
         self._vocab = lib.llama_model_get_vocab(self._model)
-        self._batch = Batch(max(GRID, config.slots))
+        self._batch = Batch(max(config.prefill_chunk, config.slots))
         self._vocab_size = int(lib.llama_vocab_n_tokens(self._vocab))
         self._window = int(lib.llama_model_n_swa(self._model))
         self._pieces = [self._read_piece(token) for token in range(self._vocab_size)]
@@ -145,7 +140,7 @@ class LlamaBackend:
         params = lib.llama_context_default_params()
         params.n_ctx = config.context * config.slots
         params.n_seq_max = config.slots
-        params.n_batch = params.n_ubatch = max(GRID, config.slots)
+        params.n_batch = params.n_ubatch = max(config.prefill_chunk, config.slots)
         params.n_threads = params.n_threads_batch = config.threads
         params.kv_unified = False
         params.flash_attn_type = FLASH_ATTN[config.flash_attn]
@@ -171,7 +166,7 @@ class LlamaBackend:
             # The library rounds each sequence's cells up; we promise what was asked for.
             context=min(config.context, int(lib.llama_n_ctx_seq(self._context))),
             slots=config.slots,
-            grid=GRID,
+            grid=config.prefill_chunk,
             vocab_size=self._vocab_size,
             chat_template=template.decode("utf-8", "replace") if template else None,
             bos=self._literal(lib.llama_vocab_bos(self._vocab)),

@@ -1,0 +1,271 @@
+"""The command line. Each option is declared here, once."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from enum import Enum
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, NoReturn, ParamSpec
+
+import typer
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from mashbox import machine, server
+from mashbox.api.settings import ServeConfig
+from mashbox.catalog.available import available_memory
+from mashbox.catalog.gguf import GgufModel, read_model
+from mashbox.catalog.memory import MemorySettings, check_fits, default_context, default_slots, estimate
+from mashbox.catalog.progress import reporter_for
+from mashbox.catalog.recommended import recommended_sampling
+from mashbox.catalog.resolve import ResolvedModel, list_models, pull, resolve
+from mashbox.chat.template_source import load_template_file
+from mashbox.config import PREFILL_CHUNK, ModelConfig, WorkerConfig
+from mashbox.engine.types import ModelFacts, Sampling
+from mashbox.errors import ConfigError
+
+app = typer.Typer(
+    help="A private AI box on one machine.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+P = ParamSpec("P")
+CONFIG_ERROR = 2
+
+
+def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
+    """A ConfigError becomes one line on standard error and exit code 2."""
+
+    @wraps(command)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except ConfigError as error:
+            _fail(str(error))
+
+    return guarded
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"mashbox: {message}", file=sys.stderr)
+    raise typer.Exit(CONFIG_ERROR)
+
+
+class CacheType(str, Enum):
+    """Number formats of the KV cache."""
+
+    F32 = "f32"
+    F16 = "f16"
+    BF16 = "bf16"
+    Q8_0 = "q8_0"
+    Q5_1 = "q5_1"
+    Q5_0 = "q5_0"
+    Q4_1 = "q4_1"
+    Q4_0 = "q4_0"
+    IQ4_NL = "iq4_nl"
+
+
+class FlashAttention(str, Enum):
+    """Flash attention settings."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
+class LogLevel(str, Enum):
+    """How much is logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+ModelName = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A name from `mashbox list`, a path to a .gguf file, or hf:owner/repo[:file or quant].",
+    ),
+]
+
+
+def _gpu_layers(value: str) -> int:
+    if value == "auto":
+        return -1
+    if value.isdigit():
+        return int(value)
+    raise typer.BadParameter("use auto or a number of layers, such as 0 or 24")
+
+
+def _rope_scaling(value: str) -> str:
+    kind, _, factor = value.partition(":")
+    if value in ("auto", "none"):
+        return value
+    try:
+        if kind in ("linear", "yarn") and float(factor) >= 1:
+            return value
+    except ValueError:
+        pass
+    raise typer.BadParameter("use auto, none, linear:FACTOR or yarn:FACTOR, such as yarn:4")
+
+
+@app.command()
+@plain_errors
+def run(
+    model: ModelName,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+    ] = 8000,
+    ctx: Annotated[
+        int | None,
+        typer.Option(
+            min=256, help="Context tokens per slot. Default: what the model and memory allow, at most 32768."
+        ),
+    ] = None,
+    slots: Annotated[
+        int | None,
+        typer.Option(min=1, max=64, help="Requests decoded together. Default: 4, fewer on a small machine."),
+    ] = None,
+    cache_ram: Annotated[
+        int,
+        typer.Option(min=0, metavar="MIB", help="Host memory set aside for saved prompt states; 0 is off."),
+    ] = 0,
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, max=512, help="Threads to compute with. Default: one per physical core."),
+    ] = None,
+    gpu_layers: Annotated[
+        str,
+        typer.Option(metavar="auto|N", help="Layers to place on the GPU. auto: all, if the build has one."),
+    ] = "auto",
+    cache_type_k: Annotated[
+        CacheType, typer.Option(help="Number format of the cached keys.")
+    ] = CacheType.F16,
+    cache_type_v: Annotated[
+        CacheType, typer.Option(help="Number format of the cached values.")
+    ] = CacheType.F16,
+    flash_attn: Annotated[FlashAttention, typer.Option(help="Flash attention.")] = FlashAttention.AUTO,
+    rope_scaling: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|none|linear:F|yarn:F",
+            help="Stretch the context by a factor. auto: as the model says.",
+        ),
+    ] = "auto",
+    chat_template: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A Jinja chat template in place of the model's own.")
+    ] = None,
+    alias: Annotated[str | None, typer.Option(help="The model id that clients use.")] = None,
+    model_sampling: Annotated[
+        bool,
+        typer.Option(
+            "--model-sampling", help="Use the sampling its makers recommend as defaults, not greedy ones."
+        ),
+    ] = False,
+    log_level: Annotated[LogLevel, typer.Option(help="How much to log.")] = LogLevel.INFO,
+) -> None:
+    """Serve one model on the OpenAI chat and completions APIs."""
+    logging.basicConfig(level=log_level.value.upper(), format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("uvicorn.error").setLevel(max(logging.WARNING, logging.getLogger().level))
+    if not machine.is_loopback(host):
+        raise ConfigError(
+            f"--host {host} can be reached from other machines and would need an API key, which this "
+            "version does not have yet. Use 127.0.0.1, and an SSH tunnel from elsewhere."
+        )
+    gpu, rope = _gpu_layers(gpu_layers), _rope_scaling(rope_scaling)
+    template = None if chat_template is None else load_template_file(chat_template)
+    listener = machine.listen(host, port)
+    resolved = resolve(model, reporter_for(Console(stderr=True)))
+    header = read_model(resolved.paths)
+    settings = MemorySettings(cache_type_k.value, cache_type_v.value, cache_ram, ubatch=PREFILL_CHUNK)
+    free = available_memory()
+    slots = slots or default_slots(header, free, settings)
+    ctx = ctx or default_context(header, free, slots, settings)
+    check_fits(estimate(header, ctx, slots, settings), free, context=ctx, slots=slots)
+    deployment = server.Deployment(
+        serve=ServeConfig(
+            model_id=alias or resolved.model_id,
+            weights=resolved.paths[0].name,
+            context=ctx,
+            slots=slots,
+            cache_ram_mib=cache_ram,
+            default_sampling=_sampling(model_sampling, resolved, header),
+        ),
+        worker=WorkerConfig(
+            model=ModelConfig(
+                path=str(resolved.paths[0]),
+                context=ctx,
+                slots=slots,
+                threads=threads or machine.physical_cores(),
+                gpu_layers=gpu,
+                cache_type_k=cache_type_k.value,
+                cache_type_v=cache_type_v.value,
+                flash_attn=flash_attn.value,
+                rope_scaling=rope,
+            ),
+            log_level=log_level.value,
+        ),
+        paths=resolved.paths,
+        chat_template=template,
+    )
+    url = f"http://{host}:{listener.getsockname()[1]}"
+    print(f"Loading {resolved.paths[0].name} ...", flush=True)
+    uvloop.run(server.run(deployment, listener, lambda facts: _ready(url, deployment.serve, facts)))
+
+
+def _sampling(wanted: bool, resolved: ResolvedModel, header: GgufModel) -> Sampling:
+    if not wanted:
+        return Sampling()
+    found = recommended_sampling(resolved, header)
+    if found is None:
+        raise ConfigError("--model-sampling: neither the catalog nor the model file recommends a sampling.")
+    return found
+
+
+def _ready(url: str, serve: ServeConfig, facts: ModelFacts) -> None:
+    """What a newcomer needs to know, in a form that can be copied."""
+    print(
+        f"""
+{serve.model_id} is ready: {facts.slots} slots of {facts.context} tokens each.
+
+  URL             {url}/v1
+  Try it          curl -s {url}/v1/chat/completions -H 'Content-Type: application/json' \\
+                    -d '{{"messages": [{{"role": "user", "content": "Name three planets."}}]}}'
+  OpenAI clients  export OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=any
+  Health          {url}/health
+  Stop            Ctrl-C
+""",
+        flush=True,
+    )
+
+
+@app.command("pull")
+@plain_errors
+def pull_command(model: ModelName) -> None:
+    """Download a model without serving it."""
+    for path in pull(model, reporter_for(Console(stderr=True))).paths:
+        print(path)
+
+
+@app.command("list")
+@plain_errors
+def list_command() -> None:
+    """List the models mashbox knows by name."""
+    table = Table("name", "size", "here", "description", box=None, pad_edge=False)
+    for row in list_models():
+        size = f"{row.size / 1e9:.1f} GB" if row.size else "?"
+        table.add_row(row.id, size, "yes" if row.downloaded else "", row.description)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,54 @@
+"""What this machine offers: cores to compute on, a port to listen on."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from pathlib import Path
+
+from mashbox.errors import ConfigError
+
+_CPUS = Path("/sys/devices/system/cpu")
+BACKLOG = 2048
+
+
+def physical_cores() -> int:
+    """Cores this process may use, hyper-threads counted once: decoding gains nothing from the second."""
+    allowed = os.sched_getaffinity(0)
+    cores = {_siblings(cpu) for cpu in allowed}
+    return max(1, len(cores))
+
+
+def _siblings(cpu: int) -> str:
+    try:
+        return (_CPUS / f"cpu{cpu}/topology/thread_siblings_list").read_text().strip()
+    except OSError:
+        return str(cpu)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server on `host`."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening TCP socket; port 0 takes any free one. Raises ConfigError with one plain line."""
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, proto)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        raise ConfigError(f"Cannot listen on {host} port {port}: {error.strerror}.") from error
+    return listener
