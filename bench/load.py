@@ -21,9 +21,6 @@ from bench.stream import Answer, Read, content_length, head_end, read_answer
 ANSWER_S = 300.0
 """How long an answer may take before the benchmark gives up."""
 
-REUSE_S = 2.0
-"""Longest idle time of a connection that is used again; both servers hang up after five seconds."""
-
 _LAST_CHUNK = b"\r\n0\r\n\r\n"
 _READ_BYTES = 1 << 16
 
@@ -112,28 +109,30 @@ class Exchange:
 
 
 class Client:
-    """Talks to one server over connections that are kept and used again."""
+    """Talks to one server, each request on a connection of its own that is open before its time starts.
+
+    llama-server hangs up after every streamed answer, so keeping connections would help one side only.
+    """
 
     def __init__(self, port: int, route: Route) -> None:
         self._port = port
         self._route = route
         self._selector = selectors.DefaultSelector()
-        self._idle: list[tuple[float, socket.socket]] = []
         self._under_way: set[Exchange] = set()
 
     def __enter__(self) -> Client:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for _, connection in self._idle:
-            connection.close()
         for exchange in self._under_way:
             exchange.connection.close()
         self._selector.close()
 
     def start(self, ask: Ask) -> Exchange:
         """Send a request; `run` reads its answer."""
-        exchange = Exchange(self._connection(), ask.encode(self._route))
+        connection = socket.create_connection((HOST, self._port))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        exchange = Exchange(connection, ask.encode(self._route))
         self._selector.register(exchange.connection, selectors.EVENT_READ, exchange)
         self._under_way.add(exchange)
         return exchange
@@ -163,25 +162,4 @@ class Client:
     def _finish(self, exchange: Exchange) -> None:
         self._selector.unregister(exchange.connection)
         self._under_way.discard(exchange)
-        self._idle.append((time.monotonic(), exchange.connection))
-
-    def _connection(self) -> socket.socket:
-        while self._idle:
-            idle_since, connection = self._idle.pop()
-            if time.monotonic() - idle_since < REUSE_S and _is_alive(connection):
-                return connection
-            connection.close()
-        connection = socket.create_connection((HOST, self._port))
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connection
-
-
-def _is_alive(connection: socket.socket) -> bool:
-    """Whether the server still holds its end."""
-    try:
-        connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
+        exchange.connection.close()

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from bench import load
 from bench.errors import BenchError
 from bench.load import Ask, Client, Route
 
@@ -49,32 +48,20 @@ def reply(connection: socket.socket, parts: tuple[bytes, ...]) -> bool:
     return True
 
 
-def test_connections_are_used_again() -> None:
-    seen: list[int] = []
+def test_every_request_has_a_connection_of_its_own() -> None:
+    """Each is closed after its answer, streamed or whole."""
+    hung_up = threading.Semaphore(0)
 
     def talk(connection: socket.socket, number: int) -> None:
         with connection:
-            while reply(connection, STREAM if len(seen) != 1 else WHOLE):
-                seen.append(number)
+            reply(connection, WHOLE if number == 2 else STREAM)
+            if connection.recv(1) == b"":
+                hung_up.release()
 
     with served(talk) as port, Client(port, Route.COMPLETIONS) as client:
         texts = [client.ask(Ask("x", 2)).text for _ in range(3)]
+        assert all(hung_up.acquire(timeout=5) for _ in range(3))
     assert texts == ["onetwo", "whole", "onetwo"]
-    assert seen == [1, 1, 1]
-
-
-def test_a_connection_the_server_has_closed_is_replaced() -> None:
-    closed = threading.Semaphore(0)
-
-    def talk(connection: socket.socket, number: int) -> None:
-        with connection:
-            reply(connection, STREAM)
-        closed.release()
-
-    with served(talk) as port, Client(port, Route.COMPLETIONS) as client:
-        assert client.ask(Ask("x", 2)).text == "onetwo"
-        assert closed.acquire(timeout=5)
-        assert client.ask(Ask("x", 2)).text == "onetwo"
 
 
 def test_several_streams_at_once() -> None:
@@ -125,18 +112,3 @@ def test_a_hang_up_in_the_middle_is_told() -> None:
         pytest.raises(BenchError, match="closed the connection"),
     ):
         client.ask(Ask("x", 2))
-
-
-def test_a_connection_is_not_used_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "REUSE_S", 0.0)
-    seen: list[int] = []
-
-    def talk(connection: socket.socket, number: int) -> None:
-        with connection:
-            while reply(connection, STREAM):
-                seen.append(number)
-
-    with served(talk) as port, Client(port, Route.COMPLETIONS) as client:
-        for _ in range(2):
-            assert client.ask(Ask("x", 2)).text == "onetwo"
-    assert seen == [1, 2]
