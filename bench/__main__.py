@@ -86,7 +86,12 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help="default completions",
     )
     parser.add_argument(
-        "--self-test", action="store_true", help="llama-server on both sides: every ratio should be 1"
+        "--self-test",
+        nargs="?",
+        const="",
+        metavar="FLAGS",
+        help="llama-server on both sides, on the first one with these flags added; without flags every "
+        "ratio should be 1",
     )
     return parser.parse_args(argv)
 
@@ -108,7 +113,7 @@ def run(options: argparse.Namespace) -> Result:
         warm_up(scenarios, (left, right))
         idle = check_idle((left, right))
         rows = compare(scenarios, left, right, options.pairs or sizes.pairs, say=_say)
-        shares = [] if options.self_test else _engine_shares(scenarios, left)
+        shares = _engine_shares(scenarios, left) if options.self_test is None else []
     return Result(
         machine=machine,
         setup=setup,
@@ -129,10 +134,12 @@ def _model(path: Path | None, folder: Path) -> Path:
     return requantize(resolve(DEFAULT_MODEL).paths[0], folder)
 
 
-def _launches(setup: Setup, self_test: bool) -> tuple[Launch, Launch]:
+def _launches(setup: Setup, self_test: str | None) -> tuple[Launch, Launch]:
     logs = RESULTS / "logs"
     right = peer.launch(setup, logs)
-    return (peer.launch(setup, logs, "peer again") if self_test else ours.launch(setup, logs), right)
+    if self_test is None:
+        return ours.launch(setup, logs), right
+    return peer.launch(setup, logs, shlex.split(self_test), "llama-server 2"), right
 
 
 def _start(launch: Launch, route: Route, stack: ExitStack) -> Side:

@@ -37,8 +37,8 @@ def compare(
             pair = _measure_pair(scenario, ours, peer, number_of_pair)
             so_far.append(pair)
             say(
-                f"pair {number_of_pair + 1}/{pairs}  {scenario.title}: ours {number(pair.ours)}, "
-                f"llama-server {number(pair.peer)} {scenario.unit}"
+                f"pair {number_of_pair + 1}/{pairs}  {scenario.title}: {ours.server.name} "
+                f"{number(pair.ours)}, {peer.server.name} {number(pair.peer)} {scenario.unit}"
             )
     return [
         Row(scenario.title, scenario.unit, scenario.more_is_better, tuple(values))

@@ -16,6 +16,7 @@ from bench.errors import BenchError
 from bench.process import HOST, Launch, free_port
 from mashbox.config import cache_dir
 
+NAME = "llama-server"
 VERSION = "0.3.36"
 SOURCE_IN_SDIST = f"llama_cpp_python-{VERSION}/vendor/llama.cpp/"
 BUILD_FLAGS = (
@@ -40,12 +41,12 @@ def bench_dir() -> Path:
     return cache_dir() / "bench"
 
 
-def launch(setup: Setup, logs: Path, name: str = "peer") -> Launch:
+def launch(setup: Setup, logs: Path, more_flags: Sequence[str] = (), name: str = NAME) -> Launch:
     """How to start llama-server, building it first if that has not been done yet."""
     port = free_port()
     command = [str(ensure_built()), "-m", str(setup.model), "--host", HOST, "--port", str(port)]
     command += ["-c", str(setup.context * setup.slots), "-np", str(setup.slots)]
-    command += ["-t", str(setup.threads), "-tb", str(setup.threads), "--no-ui"]
+    command += ["-t", str(setup.threads), "-tb", str(setup.threads), "--no-ui", *more_flags]
     return Launch(name, command, port, logs / f"{name}.log", {})
 
 

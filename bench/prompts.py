@@ -6,16 +6,19 @@ import random
 from pathlib import Path
 
 ENDLESS = (
-    "Count: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,",
-    "Even numbers: 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30,",
-    "Odd numbers: 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29,",
-    "Multiples of five: 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65,",
-    "a b c a b c a b c a b c a b c a b c a b c a b c a b c a b c a b c",
-    "Tens: 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120, 130, 140, 150,",
-    "Monday, Tuesday, Wednesday, Thursday, Friday, Saturday, Sunday, Monday, Tuesday, Wednesday,",
-    "Hundreds: 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000, 1100, 1200,",
+    "1, 2, 3, 4, 5,",
+    "2, 4, 6, 8,",
+    "1, 3, 5, 7, 9,",
+    "5, 10, 15, 20,",
+    "10, 20, 30, 40,",
+    "100, 200, 300, 400,",
+    "a b c a b c a b c a b c",
+    "20, 40, 60, 80,",
 )
-"""Patterns that go on for hundreds of tokens; `measure.check_complete` stops the run where they do not."""
+"""Patterns that go on for hundreds of tokens; `measure.check_complete` stops the run where they do not.
+
+Short ones, so that reading them takes next to nothing of the time in which the answers are written.
+"""
 
 _WORDS = Path(__file__).with_name("words.txt").read_text().split()
 

@@ -62,10 +62,14 @@ def quartiles(values: Sequence[float]) -> Quartiles:
     return Quartiles(lower, median, upper)
 
 
-def table(rows: Sequence[Row]) -> str:
-    """The rows as a Markdown table: raw medians, then the ratio's median and quartiles."""
+def table(rows: Sequence[Row], names: tuple[str, str]) -> str:
+    """The rows as a Markdown table: raw medians, then the ratio's median and quartiles.
+
+    `names` are the sides', ours first.
+    """
+    ours, peer = names
     lines = [
-        "| measured | unit | ours | llama-server | ours / llama-server | quartiles | better is |",
+        f"| measured | unit | {ours} | {peer} | {ours} / {peer} | quartiles | better is |",
         "|---|---|---:|---:|---:|---|---|",
     ]
     for row in rows:

@@ -20,7 +20,7 @@ from bench.report import Row, number, table
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """`commands` are the full command lines by side, `idle` parts of one core used while idle."""
+    """`commands` are the full command lines by side, ours first; `idle` parts of one core used while idle."""
 
     machine: Machine
     setup: Setup
@@ -40,7 +40,7 @@ class Result:
             [
                 "\n".join(self.machine.lines()),
                 "\n".join(f"{name}: {command}" for name, command in self.commands.items()),
-                table(self.rows),
+                table(self.rows, self._names),
                 self._limits_text(),
                 self._share_text(),
             ]
@@ -54,8 +54,14 @@ class Result:
         path.write_bytes(msgspec.json.format(encoded, indent=1))
         return path
 
+    @property
+    def _names(self) -> tuple[str, str]:
+        left, right = self.commands
+        return left, right
+
     def _limits_text(self) -> str:
         limits, work = self.limits, self.work
+        left, right = self._names
         lines = [
             f"memory: {limits.read_bytes / 1e9:.1f} GB/s read; float32 product: "
             f"{limits.f32_flops / 1e9:,.0f} GFLOP/s; int8 instructions: {limits.int8_flops / 1e9:,.0f} Gop/s",
@@ -65,8 +71,8 @@ class Result:
             if row.title in self.ceilings:
                 most = self.ceilings[row.title]
                 lines.append(
-                    f"{row.title}: at most {number(most)} {row.unit}; ours reaches "
-                    f"{row.ours.median / most:.0%}, llama-server {row.peer.median / most:.0%}"
+                    f"{row.title}: at most {number(most)} {row.unit}; {left} reaches "
+                    f"{row.ours.median / most:.0%}, {right} {row.peer.median / most:.0%}"
                 )
         return "\n".join(lines)
 

@@ -8,6 +8,7 @@ from bench.report import Pair, Quartiles, Row, number, quartiles, table
 from hypothesis import given
 from hypothesis import strategies as st
 
+NAMES = ("ours", "other")
 _positive = st.floats(min_value=1e-3, max_value=1e6)
 
 
@@ -36,12 +37,12 @@ def test_ratio_ignores_drift_that_hits_both_sides(speeds: list[float], factor: f
 
 def test_table_shows_medians_and_the_ratios_quartiles() -> None:
     pairs = (Pair(90.0, 100.0), Pair(110.0, 100.0), Pair(100.0, 50.0))
-    last = table([Row("decode, 4 streams", "tokens/s", True, pairs)]).splitlines()[-1]
+    last = table([Row("decode, 4 streams", "tokens/s", True, pairs)], NAMES).splitlines()[-1]
     assert last == "| decode, 4 streams | tokens/s | 100.0 | 100.0 | 1.100 | 1.000 - 1.550 | more |"
 
 
 def test_table_says_when_less_is_better() -> None:
-    last = table([Row("gap", "of prefill", False, (Pair(0.05, 1.0),))]).splitlines()[-1]
+    last = table([Row("gap", "of prefill", False, (Pair(0.05, 1.0),))], NAMES).splitlines()[-1]
     assert last.endswith("| less |")
 
 
