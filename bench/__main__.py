@@ -15,7 +15,7 @@ from pathlib import Path
 from bench import ours, peer
 from bench.compare import Side, check_idle, compare, warm_up
 from bench.config import Setup
-from bench.engine_share import EngineShare, measure_engine_share
+from bench.engine_share import measure_engine_shares
 from bench.errors import BenchError
 from bench.limits import Limits, measure_limits
 from bench.load import Ask, Client, Route
@@ -113,7 +113,9 @@ def run(options: argparse.Namespace) -> Result:
         warm_up(scenarios, (left, right))
         idle = check_idle((left, right))
         rows = compare(scenarios, left, right, options.pairs or sizes.pairs, say=_say)
-        shares = _engine_shares(scenarios, left) if options.self_test is None else []
+    shares = (
+        measure_engine_shares(setup, sizes.streams, sizes.decode_tokens) if options.self_test is None else []
+    )
     return Result(
         machine=machine,
         setup=setup,
@@ -156,12 +158,6 @@ def _scenarios(sizes: Sizes, left: Side, right: Side) -> list[Scenario]:
         raise BenchError(f"The two sides count differently: {counts} and {others}.")
     arrival = Arrival(sizes.arriving_words, sizes.running_tokens)
     return [*decodes, Prefill(sizes.prefill_words, counts[-1].prompt_tokens), arrival]
-
-
-def _engine_shares(scenarios: Sequence[Scenario], side: Side) -> list[EngineShare]:
-    decodes = [scenario for scenario in scenarios if isinstance(scenario, Decode)]
-    shares = (measure_engine_share(decode, side) for decode in decodes)
-    return [share for share in shares if share is not None]
 
 
 def _ceilings(scenarios: Sequence[Scenario], limits: Limits, work: Work) -> dict[str, float]:

@@ -1,16 +1,32 @@
-"""How much of our engine's time is its own, and not the model library's."""
+"""How much of our engine's time is its own, and not the model library's.
+
+The engine's loop runs here, in this process, with the real model; what it says goes over a real
+stream to a process that reads it away. Only `llama_decode` and the fetch of its logits count as the
+library; sampling, text, scheduling, encoding and sending are ours.
+"""
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-from bench.compare import Side
-from bench.measure import Decode
-from bench.ours import outside_share, read_step_times
+from bench.config import Setup
+from bench.prompts import ENDLESS
+from mashbox.config import ModelConfig
+from mashbox.engine.core import Core, Generation
+from mashbox.engine.llama import LlamaBackend
+from mashbox.engine.sampling import Sampler
+from mashbox.engine.text import TextAssembler
+from mashbox.engine.types import Sampling, Segment
+from mashbox.engine.worker import Outbox
 
-REPORT_S = 1.2
-"""The server hears from its engine twice a second, so its counters are a little late."""
+_SINK = "import socket, sys; s = socket.socket(fileno=int(sys.argv[1]))\nwhile s.recv(65536): pass"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +37,64 @@ class EngineShare:
     outside: float
 
 
-def measure_engine_share(decode: Decode, side: Side) -> EngineShare | None:
-    """Over one run of a decode scenario; None when our server does not publish the counters."""
-    time.sleep(REPORT_S)
-    before = read_step_times(side.server.port)
-    decode.measure(side.client, "engine share")
-    time.sleep(REPORT_S)
-    after = read_step_times(side.server.port)
-    if before is None or after is None:
-        return None
-    return EngineShare(decode.streams, outside_share(before, after))
+class TimedBackend(LlamaBackend):
+    """The real backend, which knows how long its library calls took."""
+
+    library_s = 0.0
+
+    def _run(self, rows: int) -> None:
+        self._timed(super()._run, rows)
+
+    def _read_logits(self) -> Any:
+        return self._timed(super()._read_logits)
+
+    def _timed(self, call: Callable[..., Any], *args: Any) -> Any:
+        begun = time.perf_counter()
+        try:
+            return call(*args)
+        finally:
+            self.library_s += time.perf_counter() - begun
+
+
+@contextmanager
+def reader() -> Iterator[Outbox]:
+    """An outbox whose frames another process reads."""
+    ours, theirs = socket.socketpair()
+    with (
+        ours,
+        theirs,
+        subprocess.Popen(
+            [sys.executable, "-c", _SINK, str(theirs.fileno())], pass_fds=[theirs.fileno()]
+        ) as sink,
+    ):
+        theirs.close()
+        yield Outbox(ours)
+        ours.close()
+        sink.wait(5)
+
+
+def measure_engine_shares(setup: Setup, streams: tuple[int, ...], tokens: int) -> list[EngineShare]:
+    """For each number of streams, over a greedy run of `tokens` tokens a stream."""
+    config = ModelConfig(str(setup.model), context=setup.context, slots=setup.slots, threads=setup.threads)
+    backend = TimedBackend(config, lambda _: None)
+    try:
+        with reader() as outbox:
+            return [EngineShare(number, _outside(backend, outbox, number, tokens)) for number in streams]
+    finally:
+        backend.close()
+
+
+def _outside(backend: TimedBackend, outbox: Outbox, streams: int, tokens: int) -> float:
+    core = Core(backend, outbox.send, time.monotonic)
+    for number in range(streams):
+        prompt = backend.tokenize([Segment(ENDLESS[number % len(ENDLESS)], True)])
+        core.submit(
+            Generation(str(number) * 32, prompt, tokens, Sampler(Sampling(), prompt), TextAssembler(), 0.0)
+        )
+    while core.steps < 2:
+        core.step()
+    begun, library = time.perf_counter(), backend.library_s
+    while not core.idle:
+        core.step()
+    total = time.perf_counter() - begun
+    return 1 - (backend.library_s - library) / total

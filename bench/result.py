@@ -78,7 +78,7 @@ class Result:
 
     def _share_text(self) -> str:
         if not self.engine_shares:
-            return "our engine's time outside the library: not published by the server"
+            return "our engine's time outside the library: not measured"
         return "\n".join(
             f"our engine's time outside the library, {share.streams} stream(s): {share.outside:.1%} of a step"
             for share in self.engine_shares

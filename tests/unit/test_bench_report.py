@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from bench.ours import LIBRARY_SECONDS, STEP_SECONDS, StepTimes, outside_share, parse_step_times
 from bench.report import Pair, Quartiles, Row, number, quartiles, table
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,16 +50,3 @@ def test_table_says_when_less_is_better() -> None:
 )
 def test_number(value: float, shown: str) -> None:
     assert number(value) == shown
-
-
-def test_step_times_are_read_from_metrics() -> None:
-    metrics = f"# TYPE x counter\n{STEP_SECONDS} 12.5\nother 1\n{LIBRARY_SECONDS} 12.25\n"
-    assert parse_step_times(metrics) == StepTimes(steps=12.5, library=12.25)
-
-
-def test_step_times_are_absent_without_both_counters() -> None:
-    assert parse_step_times(f"{STEP_SECONDS} 12.5\n") is None
-
-
-def test_outside_share_is_of_the_time_between() -> None:
-    assert outside_share(StepTimes(10.0, 9.0), StepTimes(20.0, 18.5)) == pytest.approx(0.05)
