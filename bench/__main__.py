@@ -23,6 +23,7 @@ from bench.machine import describe
 from bench.measure import Arrival, Decode, Prefill, Scenario, count_tokens
 from bench.model import Work, read_work, requantize
 from bench.process import Launch, Server
+from bench.procfs import check_linux
 from bench.prompts import fresh_text
 from bench.result import Result
 from mashbox.catalog.entries import DEFAULT_MODEL
@@ -98,6 +99,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> Result:
     """Everything from the model to the result."""
+    check_linux()
     machine = describe()
     print("\n".join(machine.lines()), flush=True)
     folder = peer.bench_dir()
