@@ -66,6 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MashboxError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     print(f"\n{result.text()}")
     print(f"\nSaved as {result.save(RESULTS)}.")
     return 0
