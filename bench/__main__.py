@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -61,6 +62,8 @@ QUICK = Sizes(
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
     options = _parse(argv)
+    # So that being told to end, too, ends the servers.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         result = run(options)
     except MashboxError as error:
