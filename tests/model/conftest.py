@@ -68,19 +68,12 @@ def read_url(process: subprocess.Popen[str]) -> str:
 
 @contextmanager
 def run_box(model: str, *options: str) -> Iterator[Box]:
-    """`mashbox run`, until it is ready; ended by SIGTERM with exit code 0 unless it is gone already."""
-    command = [
-        sys.executable,
-        "-m",
-        "mashbox",
-        "run",
-        model,
-        "--port",
-        "0",
-        "--log-level",
-        "warning",
-        *options,
-    ]
+    """`mashbox run`, until it is ready; ended by SIGTERM with exit code 0 unless it is gone already.
+
+    One thread unless told otherwise: threads that wait for each other crawl on a busy machine.
+    """
+    flags = ["--port", "0", "--log-level", "warning", "--threads", "1", *options]
+    command = [sys.executable, "-m", "mashbox", "run", model, *flags]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             url = read_url(process)

@@ -114,7 +114,7 @@ def test_a_bad_option_value_names_the_option(demo_file: Path, option: str, value
 
 def test_options_reach_the_model(demo_file: Path, tmp_path: Path) -> None:
     template = tmp_path / "chat.jinja"
-    template.write_text("{{ messages[-1].content }}\n")
+    template.write_text("{{ messages[-1].content }}")
     options = ["--alias", "team/demo", "--ctx", "512", "--slots", "3", "--threads", "1"]
     cache = ["--cache-type-k", "q8_0", "--cache-type-v", "q8_0", "--flash-attn", "on"]
     with run_box(
@@ -127,7 +127,7 @@ def test_options_reach_the_model(demo_file: Path, tmp_path: Path) -> None:
         answer = box.http.post("/v1/chat/completions", json=chat).json()
         assert (
             answer["usage"]["prompt_tokens"]
-            == box.complete("one two three\n", max_tokens=1)["usage"]["prompt_tokens"]
+            == box.complete("one two three", max_tokens=1)["usage"]["prompt_tokens"]
         )
 
 

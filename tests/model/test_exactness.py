@@ -10,6 +10,8 @@ import pytest
 
 from tests.model.conftest import DEMO, Box, run_box
 
+OPTIONS = ("--ctx", "2048", "--slots", "8", "--threads", "2")
+
 WORDS = ["the", "cat", "sat", "on", "a", "red", "mat", "and", "looked", "at", "seven", "green", "planets"]
 
 
@@ -41,17 +43,23 @@ def flush_slots(box: Box) -> None:
         list(pool.map(lambda number: box.complete(f"{number} flush " * 90, max_tokens=1), range(8)))
 
 
-def test_alone_as_beside_seven_others(box: Box) -> None:
+@pytest.fixture(scope="module")
+def fast_box() -> Iterator[Box]:
+    with run_box(DEMO, *OPTIONS) as box:
+        yield box
+
+
+def test_alone_as_beside_seven_others(fast_box: Box) -> None:
     """Up to 512 tokens of context: beyond, flash attention splits a lone stream's keys over threads."""
     asked = prompts([5, 20, 40, 80, 120, 160, 200, 240])
-    alone = texts(box, asked, together=False)
-    flush_slots(box)
-    assert texts(box, asked, together=True) == alone
+    alone = texts(fast_box, asked, together=False)
+    flush_slots(fast_box)
+    assert texts(fast_box, asked, together=True) == alone
 
 
 @pytest.fixture(scope="module")
 def plain_box() -> Iterator[Box]:
-    with run_box(DEMO, "--ctx", "2048", "--slots", "8", "--flash-attn", "off") as box:
+    with run_box(DEMO, *OPTIONS, "--flash-attn", "off") as box:
         yield box
 
 
