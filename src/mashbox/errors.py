@@ -81,6 +81,7 @@ class ContextLengthError(InvalidRequestError):
         super().__init__(
             f"This model's maximum context length is {context} tokens, and at least one must be left "
             f"for the answer. However, your prompt has {prompt_tokens} tokens. Please shorten it.",
+            param="messages",
         )
         self.prompt_tokens = prompt_tokens
         self.context = context
