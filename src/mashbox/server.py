@@ -25,6 +25,7 @@ from mashbox.engine.client import EngineClient
 from mashbox.engine.supervisor import Supervisor
 from mashbox.engine.types import ModelFacts
 from mashbox.errors import ConfigError
+from mashbox.http.connection import cancel
 
 GRACE_S = 10.0
 """How long running requests may go on after the first SIGTERM or SIGINT."""
@@ -151,11 +152,10 @@ async def run(
     try:
         await http.serve(sockets=[listener])
     finally:
-        weights.cancel()
-        worker.cancel()
-        await asyncio.gather(worker, weights, return_exceptions=True)
-        start.cancel()
-    if start.done() and not start.cancelled():
+        # `start` first: a worker that is ended while it loads is no failure to tell.
+        await cancel(start)
+        await cancel(worker, weights)
+    if not start.cancelled():
         start.result()
 
 

@@ -164,12 +164,12 @@ class EngineClient:
         self._check_admission()
         stream = EventStream(uuid.uuid4().hex, self)
         self._streams[stream.id] = stream
-        self._supervisor.send(
-            Submit(stream.id, command.segments, command.sampling, command.stop, command.max_tokens)
-        )
         try:
+            self._supervisor.send(
+                Submit(stream.id, command.segments, command.sampling, command.stop, command.max_tokens)
+            )
             await stream.accepted()
-        except asyncio.CancelledError:
+        except BaseException:  # cancelled, or a text that cannot be sent: nobody else would close it
             stream.close()
             raise
         return stream

@@ -121,23 +121,33 @@ class Supervisor:
 
     async def _incarnation(self) -> None:
         """One worker from start to end."""
-        process, ended = await self._start()
+        try:
+            process, ended = await self._start()
+        except OSError as error:  # no memory or no process id left, for example
+            self._after(f"it cannot be started: {error.strerror or error}")
+            return
         try:
             await self._watch(process, ended)
         finally:
-            await self._end(process)
-            self._after(process)
+            try:
+                await self._end(process)
+            finally:
+                self._after(_describe(process))
 
     async def _start(self) -> tuple[asyncio.subprocess.Process, asyncio.Event]:
         ours, theirs = socket.socketpair()
         config = msgspec.json.encode(self._config).decode()
         with theirs:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "mashbox.engine.worker", str(theirs.fileno()), config),
-                stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "mashbox.engine.worker", str(theirs.fileno()), config),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )
+            except BaseException:
+                ours.close()
+                raise
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._update(pid=process.pid, progress=0.0)
@@ -148,12 +158,20 @@ class Supervisor:
 
     async def _watch(self, process: asyncio.subprocess.Process, ended: asyncio.Event) -> None:
         while not ended.is_set():
+            asleep = time.monotonic()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), WATCH_S)
+            self._excuse(time.monotonic() - asleep - WATCH_S)
             if self.status.state == "ready" and (reason := self._hung()):
                 log.error("worker %d is hung: %s; killing it", process.pid, reason)
                 process.kill()
                 return
+
+    def _excuse(self, late_s: float) -> None:
+        """This process was held up itself: what the worker said meanwhile may not have been read yet."""
+        if late_s > WATCH_S:
+            self._last_beat += late_s
+            self._last_step = (self._last_step[0], self._last_step[1] + late_s)
 
     def _hung(self) -> str | None:
         now = time.monotonic()
@@ -167,19 +185,21 @@ class Supervisor:
         """Make sure that the process is gone, by asking first."""
         self.send(Shutdown())
         try:
-            await asyncio.wait_for(asyncio.shield(process.wait()), SHUTDOWN_GRACE_S)
-        except (TimeoutError, asyncio.CancelledError):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SHUTDOWN_GRACE_S):
+                    await process.wait()
+        finally:  # also when cancelled here
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-        if self._transport is not None:
-            self._transport.close()
-            self._transport = None
+            if self._transport is not None:
+                self._transport.close()
+                self._transport = None
 
-    def _after(self, process: asyncio.subprocess.Process) -> None:
+    def _after(self, how: str) -> None:
         first_load = self.status.state == "loading"
         if first_load and self.status.error is None:
-            self._update(error=f"The worker ended while it loaded the model ({_describe(process)}).")
+            self._update(error=f"The worker ended while it loaded the model ({how}).")
         if self.status.error is not None:
             self._update(state="failed", pid=None)
         else:

@@ -90,11 +90,15 @@ class Inbox:
         self._wake.clear()
 
     def run(self) -> None:
-        """Read until the server goes away."""
-        while (commands := ipc.read_commands(self._stream)) is not None:
-            for command in commands:
-                self._take(command)
-            self._wake.set()
+        """Read until the server goes away. A bug here ends the process: a deaf worker would look well."""
+        try:
+            while (commands := ipc.read_commands(self._stream)) is not None:
+                for command in commands:
+                    self._take(command)
+                self._wake.set()
+        except Exception:
+            log.exception("the worker cannot read its commands")
+            os._exit(1)
         os._exit(0)
 
     def _take(self, command: Command) -> None:
