@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mashbox.engine.sampling import Penalties, Row, Sampler, candidates, nucleus
+from mashbox.engine.sampling import Penalties, Row, Sampler, candidates, index_at, nucleus
 from mashbox.engine.types import Sampling
 
 LOGITS = st.lists(st.floats(-20, 20, width=32), min_size=2, max_size=60).map(
@@ -116,3 +116,25 @@ def test_penalties_hold_many_tokens() -> None:
 def test_greedy_with_a_penalty_does_not_repeat() -> None:
     logits = np.array([3.0, 2.9, 2.8], np.float32)
     assert draw(Sampling(presence_penalty=1.0), logits, 3) == [0, 1, 2]
+
+
+@given(st.lists(st.floats(0, 1, width=32), max_size=2000), st.floats(0, 1, exclude_max=True))
+def test_a_draw_lands_where_the_running_sum_passes_the_point(weights: list[float], point: float) -> None:
+    row = np.array([*weights, 1.0], dtype=np.float32)
+    index = index_at(row, point)
+    assert row[index] > 0
+    mass = np.cumsum(row, dtype=np.float64)
+    wanted, slack = point * float(mass[-1]), 1e-5 * float(mass[-1])
+    assert (float(mass[index - 1]) if index else 0.0) - slack <= wanted <= float(mass[index]) + slack
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_scores_that_are_no_numbers_are_an_error_not_a_token(temperature: float) -> None:
+    logits = np.array([0.0, np.nan, 1.0], dtype=np.float32)
+    with pytest.raises(ArithmeticError):
+        Sampler(Sampling(temperature=temperature), [1]).pick(logits)
+
+
+def test_a_tiny_temperature_is_greedy() -> None:
+    logits = np.array([0.0, 3.0, 1.0], dtype=np.float32)
+    assert Sampler(Sampling(temperature=1e-300), [1]).pick(logits) == 1

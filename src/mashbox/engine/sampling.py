@@ -54,6 +54,11 @@ class Penalties:
         return result
 
 
+LIKELY = np.float32(1e-3)
+"""Part of the largest probability from which a token counts as a likely one."""
+BLOCK = 256
+
+
 def nucleus(probs: Row, ids: Ids | None, top_p: float) -> Ids:
     """The smallest set of most likely tokens that holds `top_p` of the mass, most likely first."""
     pool = np.arange(len(probs)) if ids is None else ids
@@ -75,13 +80,31 @@ def candidates(probs: Row, sampling: Sampling) -> Ids | None:
     """Tokens that may be drawn, or None for all. `probs` is not normalised: its largest is 1."""
     ids: Ids | None = None
     if 0 < sampling.top_k < len(probs):
-        ids = np.argpartition(probs, -sampling.top_k)[-sampling.top_k :]
+        # Partitioning a whole vocabulary is slow: leave out what cannot be among them.
+        ids = np.flatnonzero(probs >= LIKELY)
+        if len(ids) < sampling.top_k:
+            ids = np.arange(len(probs))
+        ids = ids[np.argpartition(probs[ids], -sampling.top_k)[-sampling.top_k :]]
     if sampling.top_p < 1.0:
         ids = nucleus(probs, ids, sampling.top_p)
     if sampling.min_p > 0.0:
         pool = np.arange(len(probs)) if ids is None else ids
         ids = pool[probs[pool] >= sampling.min_p]
     return ids
+
+
+def index_at(weights: Row, point: float) -> int:
+    """The index at `point` (0 to 1) of the total of positive or zero weights."""
+    # By blocks: a running sum over a whole vocabulary would cost a millisecond.
+    sums = np.cumsum(np.add.reduceat(weights, np.arange(0, len(weights), BLOCK)), dtype=np.float64)
+    target = point * float(sums[-1])
+    block = min(int(np.searchsorted(sums, target, side="right")), len(sums) - 1)
+    start = block * BLOCK
+    inside = np.cumsum(weights[start : start + BLOCK], dtype=np.float64)
+    before = float(sums[block - 1]) if block else 0.0
+    # Rounding may put the target just behind the block; its last weight that counts is meant then.
+    last = int(np.searchsorted(inside, inside[-1]))
+    return start + min(int(np.searchsorted(inside, target - before, side="right")), last)
 
 
 class Sampler:
@@ -98,7 +121,10 @@ class Sampler:
         self._random = None if sampling.greedy else np.random.Generator(np.random.Philox(sampling.seed))
 
     def pick(self, logits: Row) -> int:
-        """The next token for logits of shape [vocab_size], which are not changed."""
+        """The next token for logits of shape [vocab_size], which are not changed.
+
+        Raises ArithmeticError when the largest score is not a finite number.
+        """
         if self._penalties is None:
             return self._choose(logits)
         token = self._choose(self._penalties.apply(logits))
@@ -106,11 +132,12 @@ class Sampler:
         return token
 
     def _choose(self, logits: Row) -> int:
+        best = int(logits.argmax())
+        if not np.isfinite(logits[best]):
+            raise ArithmeticError("the model's scores are not numbers")
         if self._random is None:
-            return int(logits.argmax())
-        probs = np.exp((logits - logits.max()) / np.float32(self._sampling.temperature))
+            return best
+        probs = np.exp((logits - logits[best]) / np.float32(self._sampling.temperature))
         ids = candidates(probs, self._sampling)
-        mass = np.cumsum(probs if ids is None else probs[ids], dtype=np.float64)
-        place = int(np.searchsorted(mass, self._random.random() * mass[-1], side="right"))
-        place = min(place, len(mass) - 1)
+        place = index_at(probs if ids is None else probs[ids], self._random.random())
         return place if ids is None else int(ids[place])

@@ -32,8 +32,8 @@ class Sampling(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def greedy(self) -> bool:
-        """True when the most likely token is always taken."""
-        return self.temperature == 0.0
+        """True when the most likely token is always taken; a tiny temperature would overflow."""
+        return self.temperature < 1e-5
 
 
 class FinishReason(str, Enum):
