@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,8 +59,12 @@ class ModelIdentity:
 
     async def read_weights(self) -> None:
         """Compute the weights' digest beside everything else; a file that vanishes leaves it unknown."""
-        with contextlib.suppress(OSError):
-            self._weights = await asyncio.to_thread(weights_sha256, self._deployment.paths)
+        stop = threading.Event()  # cancelling does not end a thread, and the process would wait for it
+        try:
+            with contextlib.suppress(OSError):
+                self._weights = await asyncio.to_thread(weights_sha256, self._deployment.paths, stop.is_set)
+        finally:
+            stop.set()
 
     def now(self) -> Identity:
         """What is known now."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mashbox import config
@@ -12,8 +12,8 @@ from mashbox import config
 _BLOCK = 1 << 20
 
 
-def weights_sha256(paths: Sequence[Path]) -> str:
-    """One digest for all parts, in order. Raises OSError when a part cannot be read.
+def weights_sha256(paths: Sequence[Path], stopped: Callable[[], bool] = lambda: False) -> str | None:
+    """One digest for all parts, in order; None once `stopped`. Raises OSError when a part cannot be read.
 
     Kept in the cache directory under the files' paths, sizes and times of change.
     """
@@ -22,16 +22,20 @@ def weights_sha256(paths: Sequence[Path]) -> str:
     note = config.cache_dir() / "fingerprints" / key
     if note.is_file() and len(known := note.read_text()) == 64:
         return known
-    digest = _read(paths)
+    digest = _read(paths, stopped)
+    if digest is None:
+        return None
     note.parent.mkdir(parents=True, exist_ok=True)
     note.write_text(digest)
     return digest
 
 
-def _read(paths: Sequence[Path]) -> str:
+def _read(paths: Sequence[Path], stopped: Callable[[], bool]) -> str | None:
     digest = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:
             while block := file.read(_BLOCK):
+                if stopped():
+                    return None
                 digest.update(block)
     return digest.hexdigest()
