@@ -26,7 +26,6 @@ from mashbox.engine.client import EngineClient
 from mashbox.engine.supervisor import Supervisor
 from mashbox.engine.types import ModelFacts
 from mashbox.errors import ConfigError
-from mashbox.http.connection import cancel
 
 GRACE_S = 10.0
 """How long running requests may go on after the first SIGTERM or SIGINT."""
@@ -158,8 +157,11 @@ async def run(
         await http.serve(sockets=[listener])
     finally:
         # `start` first: a worker that is ended while it loads is no failure to tell.
-        await cancel(start)
-        await cancel(worker, weights)
+        start.cancel()
+        await asyncio.gather(start, return_exceptions=True)
+        worker.cancel()
+        weights.cancel()
+        await asyncio.gather(worker, weights, return_exceptions=True)
     if not start.cancelled():
         start.result()
 
