@@ -288,4 +288,4 @@ def test_unknown_names(name: str, hint: str) -> None:
     with pytest.raises(ConfigError) as caught:
         resolve(name)
     assert str(caught.value).startswith(f"There is no model {name}. {hint}")
-    assert "`mashbox models` lists" in str(caught.value)
+    assert "`mashbox list` shows" in str(caught.value)
