@@ -116,3 +116,18 @@ def test_penalties_hold_many_tokens() -> None:
 def test_greedy_with_a_penalty_does_not_repeat() -> None:
     logits = np.array([3.0, 2.9, 2.8], np.float32)
     assert draw(Sampling(presence_penalty=1.0), logits, 3) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("least", [5e-324, 1e-46, 1e-10])
+def test_vanishing_settings_still_choose_by_score(least: float) -> None:
+    logits = np.array([0.0, 3.0, 2.9, -50.0], np.float32)
+    assert draw(Sampling(temperature=least, seed=1), logits, 3) == [1, 1, 1]
+    penalties = Penalties(Sampling(repetition_penalty=least), prompt=[0, 1, 2, 3])
+    scores = penalties.apply(logits)
+    assert np.isfinite(scores).all()
+    assert int(scores.argmax()) == 1
+
+
+def test_a_huge_repetition_penalty_leaves_other_tokens() -> None:
+    logits = np.array([3.0, 2.0, -1.0], np.float32)
+    assert draw(Sampling(repetition_penalty=1e308), logits, 3)[:2] == [0, 1]

@@ -12,6 +12,10 @@ import numpy.typing as npt
 
 from mashbox.engine.types import Sampling
 
+LEAST_TEMPERATURE = 1e-6
+LEAST_REPETITION, MOST_REPETITION = 1e-6, 1e6
+"""Values beyond these mean the same, and would leave the range of 32-bit numbers."""
+
 Row = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 
@@ -24,7 +28,7 @@ class Penalties:
     """
 
     def __init__(self, sampling: Sampling, prompt: Sequence[int]) -> None:
-        self._repetition = sampling.repetition_penalty
+        self._repetition = min(max(sampling.repetition_penalty, LEAST_REPETITION), MOST_REPETITION)
         self._frequency = sampling.frequency_penalty
         self._presence = sampling.presence_penalty
         seen = dict.fromkeys(prompt) if self._repetition != 1.0 else {}
@@ -89,6 +93,7 @@ class Sampler:
 
     def __init__(self, sampling: Sampling, prompt: Sequence[int]) -> None:
         self._sampling = sampling
+        self._temperature = np.float32(max(sampling.temperature, LEAST_TEMPERATURE))
         penalised = (
             sampling.repetition_penalty != 1.0
             or sampling.frequency_penalty != 0.0
@@ -108,7 +113,7 @@ class Sampler:
     def _choose(self, logits: Row) -> int:
         if self._random is None:
             return int(logits.argmax())
-        probs = np.exp((logits - logits.max()) / np.float32(self._sampling.temperature))
+        probs = np.exp((logits - logits.max()) / self._temperature)
         ids = candidates(probs, self._sampling)
         mass = np.cumsum(probs if ids is None else probs[ids], dtype=np.float64)
         place = int(np.searchsorted(mass, self._random.random() * mass[-1], side="right"))
