@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -25,6 +26,8 @@ from mashbox.engine.client import EngineClient
 from mashbox.engine.supervisor import Supervisor
 from mashbox.engine.types import ModelFacts
 from mashbox.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 GRACE_S = 10.0
 """How long running requests may go on after the first SIGTERM or SIGINT."""
@@ -119,6 +122,8 @@ class HttpServer(uvicorn.Server):
             self._engine.abort()
             return
         self.should_exit = True
+        if running := self._engine.status.running:
+            log.info("stopping: %d running, %.0f s to finish; once more ends at once", running, GRACE_S)
         self._engine.drain()
         asyncio.get_running_loop().call_later(GRACE_S, self._engine.abort)
 
@@ -151,10 +156,11 @@ async def run(
     try:
         await http.serve(sockets=[listener])
     finally:
+        # First: a worker that is stopped while it loads must not be told as one that failed.
+        start.cancel()
         weights.cancel()
         worker.cancel()
         await asyncio.gather(worker, weights, return_exceptions=True)
-        start.cancel()
     if start.done() and not start.cancelled():
         start.result()
 
