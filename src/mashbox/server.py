@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import logging
 import signal
 import socket
 import threading
@@ -26,6 +27,8 @@ from mashbox.engine.client import EngineClient
 from mashbox.engine.supervisor import Supervisor
 from mashbox.engine.types import ModelFacts
 from mashbox.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 GRACE_S = 10.0
 """How long running requests may go on after the first SIGTERM or SIGINT."""
@@ -124,6 +127,8 @@ class HttpServer(uvicorn.Server):
             self._engine.abort()
             return
         self.should_exit = True
+        if running := self._engine.status.running:
+            log.info("stopping: %d running, %.0f s to finish; once more ends at once", running, GRACE_S)
         self._engine.drain()
         asyncio.get_running_loop().call_later(GRACE_S, self._engine.abort)
 

@@ -138,3 +138,18 @@ def test_scores_that_are_no_numbers_are_an_error_not_a_token(temperature: float)
 def test_a_tiny_temperature_is_greedy() -> None:
     logits = np.array([0.0, 3.0, 1.0], dtype=np.float32)
     assert Sampler(Sampling(temperature=1e-300), [1]).pick(logits) == 1
+
+
+@pytest.mark.parametrize("least", [5e-324, 1e-46, 1e-10])
+def test_vanishing_settings_still_choose_by_score(least: float) -> None:
+    logits = np.array([0.0, 3.0, 2.9, -50.0], np.float32)
+    assert draw(Sampling(temperature=least, seed=1), logits, 3) == [1, 1, 1]
+    penalties = Penalties(Sampling(repetition_penalty=least), prompt=[0, 1, 2, 3])
+    scores = penalties.apply(logits)
+    assert np.isfinite(scores).all()
+    assert int(scores.argmax()) == 1
+
+
+def test_a_huge_repetition_penalty_leaves_other_tokens() -> None:
+    logits = np.array([3.0, 2.0, -1.0], np.float32)
+    assert draw(Sampling(repetition_penalty=1e308), logits, 3)[:2] == [0, 1]

@@ -12,6 +12,10 @@ import numpy.typing as npt
 
 from mashbox.engine.types import Sampling
 
+LEAST_TEMPERATURE = 1e-6
+LEAST_REPETITION, MOST_REPETITION = 1e-6, 1e6
+"""Values beyond these mean the same, and would leave the range of 32-bit numbers."""
+
 Row = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 
@@ -24,7 +28,7 @@ class Penalties:
     """
 
     def __init__(self, sampling: Sampling, prompt: Sequence[int]) -> None:
-        self._repetition = sampling.repetition_penalty
+        self._repetition = min(max(sampling.repetition_penalty, LEAST_REPETITION), MOST_REPETITION)
         self._frequency = sampling.frequency_penalty
         self._presence = sampling.presence_penalty
         seen = dict.fromkeys(prompt) if self._repetition != 1.0 else {}
@@ -112,6 +116,7 @@ class Sampler:
 
     def __init__(self, sampling: Sampling, prompt: Sequence[int]) -> None:
         self._sampling = sampling
+        self._temperature = np.float32(max(sampling.temperature, LEAST_TEMPERATURE))
         penalised = (
             sampling.repetition_penalty != 1.0
             or sampling.frequency_penalty != 0.0
@@ -137,7 +142,7 @@ class Sampler:
             raise ArithmeticError("the model's scores are not numbers")
         if self._random is None:
             return best
-        probs = np.exp((logits - logits[best]) / np.float32(self._sampling.temperature))
+        probs = np.exp((logits - logits[best]) / self._temperature)
         ids = candidates(probs, self._sampling)
         place = index_at(probs if ids is None else probs[ids], self._random.random())
         return place if ids is None else int(ids[place])

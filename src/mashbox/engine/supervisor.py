@@ -98,7 +98,7 @@ class Supervisor:
         return self.status
 
     async def run(self) -> None:
-        """Keep a worker running; returns only when a model cannot be loaded. Cancel to stop."""
+        """Keep a worker running; returns only when the first load fails. Cancel to stop."""
         delay = FIRST_DELAY_S
         try:
             while True:
@@ -219,8 +219,10 @@ class Supervisor:
                 case Ready():
                     self._last_step = (0, self._last_beat)
                     self._update(state="ready", facts=event.facts, progress=1.0)
-                case LoadFailed():
+                case LoadFailed() if self.status.state == "loading":
                     self._update(error=event.message)
+                case LoadFailed():
+                    log.error("the worker could not load the model again: %s", event.message)
                 case _:
                     requests.append(event)
         if requests and self._listener is not None:

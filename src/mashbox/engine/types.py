@@ -165,7 +165,7 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
 
 
 class LoadFailed(msgspec.Struct, frozen=True, array_like=True, tag="load_failed"):
-    """The model cannot be loaded; a restart would not help."""
+    """The model cannot be loaded. At the first load that is final; later it is tried again."""
 
     message: str
 
