@@ -47,6 +47,7 @@ class ScriptedBackend:
             slots=config.slots,
             grid=64,
             vocab_size=261,
+            longest_piece=1,
             chat_template=TEMPLATE,
             bos="",
             eos="",
@@ -106,6 +107,3 @@ class ScriptedBackend:
     def trim(self, slot: int, length: int) -> bool:
         del self._tokens[slot][length:]
         return True
-
-    def close(self) -> None:
-        """Nothing to free."""

@@ -165,6 +165,7 @@ class LlamaBackend:
             for token in range(self._vocab_size)
             if lib.llama_vocab_is_control(self._vocab, token)
         )
+        longest = max(len(self._literal(token).encode()) for token in range(self._vocab_size))
         template = lib.llama_model_chat_template(self._model, None)
         return ModelFacts(
             # The library rounds each sequence's cells up; we promise what was asked for.
@@ -172,6 +173,7 @@ class LlamaBackend:
             slots=config.slots,
             grid=config.prefill_chunk,
             vocab_size=self._vocab_size,
+            longest_piece=longest,
             chat_template=template.decode("utf-8", "replace") if template else None,
             bos=self._literal(lib.llama_vocab_bos(self._vocab)),
             eos=self._literal(lib.llama_vocab_eos(self._vocab)),
@@ -301,6 +303,6 @@ class LlamaBackend:
         return length == 0
 
     def close(self) -> None:
-        """See `Backend`."""
+        """Free the model. Nothing may be called after it; a worker simply ends."""
         lib.llama_free(self._context)
         lib.llama_model_free(self._model)

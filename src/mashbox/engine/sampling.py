@@ -61,23 +61,27 @@ class Penalties:
 LIKELY = np.float32(1e-3)
 """Part of the largest probability from which a token counts as a likely one."""
 BLOCK = 256
+SHELL, LEAST_CUT = np.float32(0.25), np.float32(1e-12)
 
 
 def nucleus(probs: Row, ids: Ids | None, top_p: float) -> Ids:
-    """The smallest set of most likely tokens that holds `top_p` of the mass, most likely first."""
+    """The smallest set of most likely tokens that holds `top_p` of the mass, in no order."""
     pool = np.arange(len(probs)) if ids is None else ids
     weights = probs if ids is None else probs[ids]
     wanted = top_p * float(weights.sum(dtype=np.float64))
-    # Sorting a whole vocabulary costs milliseconds: sort only what can be in the set.
-    cut = np.float32(1e-2)
+    # Sorting a whole vocabulary costs milliseconds: take whole shells, sort only the last one.
+    sure, mass, cut = np.zeros(0, np.int64), 0.0, np.float32(weights.max())
     while True:
-        likely = np.flatnonzero(weights >= cut * weights.max())
-        if cut == 0 or float(weights[likely].sum(dtype=np.float64)) >= wanted:
+        lower = cut * SHELL if cut > LEAST_CUT else np.float32(-1)
+        shell = np.flatnonzero((weights > lower) & (weights <= cut))
+        inside = float(weights[shell].sum(dtype=np.float64))
+        if mass + inside >= wanted or lower < 0:
             break
-        cut = np.float32(cut * 1e-2) if cut > 1e-12 else np.float32(0)
-    order = likely[np.argsort(-weights[likely], kind="stable")]
-    mass = np.cumsum(weights[order], dtype=np.float64)
-    return pool[order[: int(np.searchsorted(mass, wanted)) + 1]]
+        sure, mass, cut = np.concatenate([sure, shell]), mass + inside, lower
+    order = shell[np.argsort(-weights[shell], kind="stable")]
+    sums = np.cumsum(weights[order], dtype=np.float64)
+    kept: Ids = np.concatenate([sure, order[: int(np.searchsorted(sums, wanted - mass)) + 1]])
+    return pool[kept]
 
 
 def candidates(probs: Row, sampling: Sampling) -> Ids | None:

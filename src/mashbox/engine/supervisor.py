@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_TIMEOUT_S = 3.0
 STALL_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 60.0
+"""For a new process to say its first word: it has to be read from a disk that may be slow."""
 WATCH_S = 0.25
 SHUTDOWN_GRACE_S = 2.0
 FIRST_DELAY_S = 0.2
@@ -77,6 +79,7 @@ class Supervisor:
         self._listener: Listener | None = None
         self._transport: asyncio.Transport | None = None
         self._last_beat = 0.0
+        self._heard = False
         self._last_step = (0, 0.0)
         self.status = WorkerStatus()
         self._changed = asyncio.Event()
@@ -150,6 +153,8 @@ class Supervisor:
                 raise
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
+        self._last_beat, self._heard = time.monotonic(), False
+        self._last_step = (0, self._last_beat)
         self._update(pid=process.pid, progress=0.0)
         self._transport, _ = await loop.create_connection(
             lambda: ipc.EventReceiver(self._receive, ended.set), sock=ours
@@ -162,7 +167,7 @@ class Supervisor:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), WATCH_S)
             self._excuse(time.monotonic() - asleep - WATCH_S)
-            if self.status.state == "ready" and (reason := self._hung()):
+            if reason := self._hung():
                 log.error("worker %d is hung: %s; killing it", process.pid, reason)
                 process.kill()
                 return
@@ -175,8 +180,9 @@ class Supervisor:
 
     def _hung(self) -> str | None:
         now = time.monotonic()
-        if now - self._last_beat > HEARTBEAT_TIMEOUT_S:
-            return f"no heartbeat for {HEARTBEAT_TIMEOUT_S:.0f} s"
+        allowed = HEARTBEAT_TIMEOUT_S if self._heard else START_TIMEOUT_S
+        if now - self._last_beat > allowed:
+            return f"no heartbeat for {allowed:.0f} s"
         if now - self._last_step[1] > STALL_TIMEOUT_S:
             return f"no step for {STALL_TIMEOUT_S:.0f} s with work waiting"
         return None
@@ -208,7 +214,7 @@ class Supervisor:
             self._listener.lost()
 
     def _receive(self, events: list[WorkerEvent]) -> None:
-        self._last_beat = time.monotonic()
+        self._last_beat, self._heard = time.monotonic(), True
         requests: list[RequestEvent] = []
         for event in events:
             match event:

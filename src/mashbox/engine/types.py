@@ -138,6 +138,8 @@ class ModelFacts(msgspec.Struct, frozen=True):
     grid: int
     """Prefill is cut at multiples of this many tokens."""
     vocab_size: int
+    longest_piece: int
+    """Most characters one token can stand for."""
     chat_template: str | None
     bos: str
     eos: str
