@@ -173,26 +173,15 @@ def run(
     log_level: Annotated[LogLevel, typer.Option(help="How much to log.")] = LogLevel.INFO,
 ) -> None:
     """Serve one model on the OpenAI chat and completions APIs."""
-    logging.basicConfig(level=log_level.value.upper(), format="%(asctime)s %(levelname)s %(message)s")
-    for chatty in ("uvicorn.error", "httpx2", "httpcore2", "filelock"):
-        logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))
-    if not machine.is_loopback(host):
-        raise ConfigError(
-            f"--host {host} can be reached from other machines and would need an API key, which this "
-            "version does not have yet. Use 127.0.0.1, and an SSH tunnel from elsewhere."
-        )
-    template = None if chat_template is None else load_template_file(chat_template)
-    if template is not None:
-        # A template that does not compile is told before the model is loaded.
-        ChatTemplate(template, bos="", eos="", control_tokens=())
+    _set_up_logging(log_level)
+    _check_host(host)
+    template = _read_template(chat_template)
     listener = machine.bind(host, port)
     resolved = resolve(model, reporter_for(Console(stderr=True)))
     header = read_model(resolved.paths)
     settings = MemorySettings(cache_type_k.value, cache_type_v.value, cache_ram, ubatch=PREFILL_CHUNK)
-    free = available_memory()
-    slots = slots or default_slots(header, free, settings)
-    ctx = ctx or default_context(header, free, slots, settings)
-    check_fits(estimate(header, ctx, slots, settings), free, context=ctx, slots=slots)
+    ctx, slots = _fit(header, settings, ctx, slots)
+    threads = threads or machine.physical_cores()
     deployment = server.Deployment(
         serve=ServeConfig(
             model_id=alias or resolved.model_id,
@@ -207,7 +196,7 @@ def run(
                 path=str(resolved.paths[0]),
                 context=ctx,
                 slots=slots,
-                threads=threads or machine.physical_cores(),
+                threads=threads,
                 gpu_layers=-1 if gpu_layers == "auto" else int(gpu_layers),
                 cache_type_k=cache_type_k.value,
                 cache_type_v=cache_type_v.value,
@@ -215,6 +204,7 @@ def run(
                 rope_scaling=rope_scaling,
             ),
             log_level=log_level.value,
+            environment=machine.thread_placement(threads),
         ),
         paths=resolved.paths,
         chat_template=template,
@@ -223,6 +213,40 @@ def run(
     machine.listen(listener)
     print(f"Loading {resolved.paths[0].name} ...", flush=True)
     uvloop.run(server.run(deployment, listener, lambda facts: _ready(url, deployment.serve, facts)))
+
+
+def _set_up_logging(level: LogLevel) -> None:
+    logging.basicConfig(level=level.value.upper(), format="%(asctime)s %(levelname)s %(message)s")
+    for chatty in ("uvicorn.error", "httpx2", "httpcore2", "filelock"):
+        logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))
+
+
+def _check_host(host: str) -> None:
+    if not machine.is_loopback(host):
+        raise ConfigError(
+            f"--host {host} can be reached from other machines and would need an API key, which this "
+            "version does not have yet. Use 127.0.0.1, and an SSH tunnel from elsewhere."
+        )
+
+
+def _read_template(path: Path | None) -> str | None:
+    """The text of --chat-template; one that does not compile is told before the model is loaded."""
+    if path is None:
+        return None
+    source = load_template_file(path)
+    ChatTemplate(source, bos="", eos="", control_tokens=())
+    return source
+
+
+def _fit(
+    header: GgufModel, settings: MemorySettings, context: int | None, slots: int | None
+) -> tuple[int, int]:
+    """Context and slots, as asked for or as memory allows. Raises ModelTooBigError."""
+    free = available_memory()
+    slots = slots or default_slots(header, free, settings)
+    context = context or default_context(header, free, slots, settings)
+    check_fits(estimate(header, context, slots, settings), free, context=context, slots=slots)
+    return context, slots
 
 
 def _sampling(wanted: bool, resolved: ResolvedModel, header: GgufModel) -> Sampling:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 PREFILL_CHUNK = 128
@@ -33,11 +33,15 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """Everything a worker process is told at its start. `backend` is module:callable."""
+    """Everything a worker process is told at its start.
+
+    `backend` is module:callable; `environment` is added to what the process inherits.
+    """
 
     model: ModelConfig
     backend: str = "mashbox.engine.llama:LlamaBackend"
     log_level: str = "info"
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 def cache_dir() -> Path:

@@ -156,7 +156,7 @@ async def run(
     )
     http = HttpServer(settings, engine)
     worker = asyncio.create_task(supervisor.run())
-    start = asyncio.create_task(_announce(supervisor, deployment, http, on_ready))
+    start = asyncio.create_task(_announce(supervisor, chat, http, on_ready))
     weights = asyncio.create_task(identity.read_weights())
     try:
         await http.serve(sockets=[listener])
@@ -173,7 +173,7 @@ async def run(
 
 async def _announce(
     supervisor: Supervisor,
-    deployment: Deployment,
+    chat: ChatService,
     http: HttpServer,
     on_ready: Callable[[ModelFacts], None],
 ) -> None:
@@ -182,7 +182,7 @@ async def _announce(
     try:
         if status.facts is None:
             raise ConfigError(status.error or "The model's worker was stopped while it loaded.")
-        chat_format(deployment.chat_template, status.facts)
+        chat.prepare()
         on_ready(status.facts)
     except ConfigError:
         http.should_exit = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections import deque
 from collections.abc import Callable
@@ -90,8 +91,9 @@ class ChatService:
         if isinstance(request, PromptRequest):
             prompt = Segment(request.prompt, parse_special=True)
             return await self._submit((prompt,), (), request.options)
-        chat = self._chat_format()
-        segments = chat.template.render(request.messages, **request.template_kwargs)
+        chat = self.prepare()
+        # In a thread: a conversation of megabytes takes long, and others are served meanwhile.
+        segments = await asyncio.to_thread(chat.template.render, request.messages, **request.template_kwargs)
         return await self._submit(segments, chat.stop, request.options)
 
     async def _submit(
@@ -106,7 +108,8 @@ class ChatService:
         )
         return Answer(await self._engine.submit(command), PlainText(), options.stop)
 
-    def _chat_format(self) -> ChatFormat:
+    def prepare(self) -> ChatFormat:
+        """The loaded model's chat format, built once. Raises NotReadyError or what `make_format` raises."""
         facts = self._engine.status.facts
         if facts is None:
             raise NotReadyError("The model is still loading. Please try again.", retry_after=LOADING_RETRY_S)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections import deque
 from dataclasses import dataclass
 from typing import Literal
@@ -158,16 +157,14 @@ class EngineClient:
     async def submit(self, command: Submit) -> EventStream:
         """Send a request to the worker and wait until it is accepted.
 
-        Raises NotReadyError, OverloadedError, ContextLengthError or EngineError. `command.id` is
-        replaced by one of our own.
+        Raises NotReadyError, OverloadedError, ContextLengthError or EngineError. `command.id` must
+        be unique.
         """
         self._check_admission()
-        stream = EventStream(uuid.uuid4().hex, self)
+        stream = EventStream(command.id, self)
         self._streams[stream.id] = stream
         try:
-            self._supervisor.send(
-                Submit(stream.id, command.segments, command.sampling, command.stop, command.max_tokens)
-            )
+            self._supervisor.send(command)
             await stream.accepted()
         except BaseException:  # cancelled, or a text that cannot be sent: nobody else would close it
             stream.close()

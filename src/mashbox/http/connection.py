@@ -25,11 +25,14 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     leaving = asyncio.create_task(until_disconnect(receive))
     try:
         await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise ClientGoneError
-        return working.result()
     finally:
-        await cancel(working, leaving)
+        leaving.cancel()
+        if not working.done():
+            await cancel(working)
+    # Nothing is awaited once there is a result: a cancellation could drop it unseen.
+    if working.cancelled():
+        raise ClientGoneError
+    return working.result()
 
 
 async def cancel(*tasks: asyncio.Task[Any]) -> None:
