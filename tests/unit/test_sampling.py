@@ -116,3 +116,16 @@ def test_penalties_hold_many_tokens() -> None:
 def test_greedy_with_a_penalty_does_not_repeat() -> None:
     logits = np.array([3.0, 2.9, 2.8], np.float32)
     assert draw(Sampling(presence_penalty=1.0), logits, 3) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("temperature", [5e-324, 1e-46, 1e-40, 1e-9])
+def test_the_smallest_temperatures_draw_the_most_likely(temperature: float) -> None:
+    logits = np.array([1.0, 3.0, 2.0], np.float32)
+    assert draw(Sampling(temperature=temperature, seed=1), logits, 5) == [1] * 5
+
+
+@pytest.mark.parametrize("penalty", [5e-324, 1e-40, 1e40, 1e300])
+def test_the_strongest_repetition_penalties_keep_scores_finite(penalty: float) -> None:
+    logits = np.array([0.0, 5.0, -5.0, 1.0], np.float32)
+    penalised = Penalties(Sampling(repetition_penalty=penalty), prompt=[0, 1, 2]).apply(logits)
+    assert np.isfinite(penalised).all()

@@ -15,6 +15,11 @@ from mashbox.engine.types import Sampling
 Row = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 
+_COLDEST = 1e-6
+"""A temperature below it acts like it: the float32 quotients stay finite, and the best token is drawn."""
+_STRONGEST = 1e6
+"""A repetition penalty beyond it (or below its inverse) acts like it, for the same reason."""
+
 
 class Penalties:
     """Lowers the scores of tokens that already came.
@@ -24,7 +29,7 @@ class Penalties:
     """
 
     def __init__(self, sampling: Sampling, prompt: Sequence[int]) -> None:
-        self._repetition = sampling.repetition_penalty
+        self._repetition = min(max(sampling.repetition_penalty, 1 / _STRONGEST), _STRONGEST)
         self._frequency = sampling.frequency_penalty
         self._presence = sampling.presence_penalty
         seen = dict.fromkeys(prompt) if self._repetition != 1.0 else {}
@@ -95,6 +100,7 @@ class Sampler:
             or sampling.presence_penalty != 0.0
         )
         self._penalties = Penalties(sampling, prompt) if penalised else None
+        self._temperature = np.float32(max(sampling.temperature, _COLDEST))
         self._random = None if sampling.greedy else np.random.Generator(np.random.Philox(sampling.seed))
 
     def pick(self, logits: Row) -> int:
@@ -108,7 +114,7 @@ class Sampler:
     def _choose(self, logits: Row) -> int:
         if self._random is None:
             return int(logits.argmax())
-        probs = np.exp((logits - logits.max()) / np.float32(self._sampling.temperature))
+        probs = np.exp((logits - logits.max()) / self._temperature)
         ids = candidates(probs, self._sampling)
         mass = np.cumsum(probs if ids is None else probs[ids], dtype=np.float64)
         place = int(np.searchsorted(mass, self._random.random() * mass[-1], side="right"))
