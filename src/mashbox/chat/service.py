@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections import deque
 from collections.abc import Callable
@@ -91,7 +92,8 @@ class ChatService:
             prompt = Segment(request.prompt, parse_special=True)
             return await self._submit((prompt,), (), request.options)
         chat = self._chat_format()
-        segments = chat.template.render(request.messages, **request.template_kwargs)
+        # In a thread: a long conversation, or a template that loops, takes seconds.
+        segments = await asyncio.to_thread(chat.template.render, request.messages, **request.template_kwargs)
         return await self._submit(segments, chat.stop, request.options)
 
     async def _submit(

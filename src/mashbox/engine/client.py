@@ -162,6 +162,7 @@ class EngineClient:
         replaced by one of our own.
         """
         self._check_admission()
+        self._check_length(command)
         stream = EventStream(uuid.uuid4().hex, self)
         self._streams[stream.id] = stream
         self._supervisor.send(
@@ -187,6 +188,16 @@ class EngineClient:
                 f"Too many requests are waiting for a slot ({status.waiting}). Please try again later.",
                 retry_after=max(1, min(60, round(wait))),
             )
+
+    def _check_length(self, command: Submit) -> None:
+        """Refuse what cannot fit before its tokens are counted, which can take minutes."""
+        facts = self.status.facts
+        if facts is None:
+            return
+        size = sum(len(segment.text.encode("utf-8", "replace")) for segment in command.segments)
+        least = -(-size // facts.longest_token)
+        if least > facts.context:
+            raise ContextLengthError(least, facts.context, counted=False)
 
     def forget(self, stream: EventStream) -> None:
         """A stream was given up: the worker drops its request."""

@@ -161,6 +161,7 @@ class LlamaBackend:
             for token in range(self._vocab_size)
             if lib.llama_vocab_is_control(self._vocab, token)
         )
+        longest = max(len(self._convert(token, special=True)) for token in range(self._vocab_size))
         template = lib.llama_model_chat_template(self._model, None)
         return ModelFacts(
             # The library rounds each sequence's cells up; we promise what was asked for.
@@ -181,6 +182,7 @@ class LlamaBackend:
                 or lib.llama_model_is_recurrent(self._model)
                 or lib.llama_model_is_hybrid(self._model)
             ),
+            longest_token=max(1, longest),
         )
 
     @staticmethod

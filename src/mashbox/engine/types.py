@@ -150,6 +150,8 @@ class ModelFacts(msgspec.Struct, frozen=True):
     """The library's version and the CPU features it uses."""
     can_trim: bool
     """Whether a sequence's state can be cut back to any shorter length."""
+    longest_token: int
+    """Bytes of the longest token: no token stands for more of a prompt's text."""
 
 
 class Loading(msgspec.Struct, frozen=True, array_like=True, tag="loading"):
