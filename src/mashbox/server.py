@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,9 +57,16 @@ class ModelIdentity:
         self._weights: str | None = None
 
     async def read_weights(self) -> None:
-        """Compute the weights' digest beside everything else; a file that vanishes leaves it unknown."""
-        with contextlib.suppress(OSError):
-            self._weights = await asyncio.to_thread(weights_sha256, self._deployment.paths)
+        """Compute the weights' digest beside everything else; a file that vanishes leaves it unknown.
+
+        The thread ends with the task: else the server's end would wait for the rest of a big file.
+        """
+        stop = threading.Event()
+        try:
+            with contextlib.suppress(OSError):
+                self._weights = await asyncio.to_thread(weights_sha256, self._deployment.paths, stop)
+        finally:
+            stop.set()
 
     def now(self) -> Identity:
         """What is known now."""
@@ -167,6 +175,8 @@ async def _announce(
 ) -> None:
     """Tell when the model is ready; end the server when it will never be."""
     status = await supervisor.until_settled()
+    if http.should_exit:
+        return
     try:
         if status.facts is None:
             raise ConfigError(status.error or "The model's worker was stopped while it loaded.")

@@ -1,7 +1,7 @@
 """Keeps one worker process alive: start, watch, restart with back-off, end.
 
-A worker is dead when its stream ends, and hung when no heartbeat comes for 3 s or when its step
-counter stands still for 60 s with work at hand; a hung one is killed.
+A worker is dead when its stream ends, and hung when no heartbeat comes for 3 s (30 s while it loads)
+or when its step counter stands still for 60 s with work at hand; a hung one is killed.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from mashbox.engine.types import (
 log = logging.getLogger(__name__)
 
 HEARTBEAT_TIMEOUT_S = 3.0
+LOADING_TIMEOUT_S = 30.0
+"""The same before it is ready: starting Python and loading a GPU's libraries hold heartbeats up."""
 STALL_TIMEOUT_S = 60.0
 WATCH_S = 0.25
 SHUTDOWN_GRACE_S = 2.0
@@ -98,7 +100,7 @@ class Supervisor:
         return self.status
 
     async def run(self) -> None:
-        """Keep a worker running; returns only when a model cannot be loaded. Cancel to stop."""
+        """Keep a worker running; returns only when the first load fails. Cancel to stop."""
         delay = FIRST_DELAY_S
         try:
             while True:
@@ -140,6 +142,7 @@ class Supervisor:
             )
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
+        self._last_beat = time.monotonic()
         self._update(pid=process.pid, progress=0.0)
         self._transport, _ = await loop.create_connection(
             lambda: ipc.EventReceiver(self._receive, ended.set), sock=ours
@@ -150,16 +153,18 @@ class Supervisor:
         while not ended.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), WATCH_S)
-            if self.status.state == "ready" and (reason := self._hung()):
+            if reason := self._hung():
                 log.error("worker %d is hung: %s; killing it", process.pid, reason)
                 process.kill()
                 return
 
     def _hung(self) -> str | None:
         now = time.monotonic()
-        if now - self._last_beat > HEARTBEAT_TIMEOUT_S:
-            return f"no heartbeat for {HEARTBEAT_TIMEOUT_S:.0f} s"
-        if now - self._last_step[1] > STALL_TIMEOUT_S:
+        ready = self.status.state == "ready"
+        limit = HEARTBEAT_TIMEOUT_S if ready else LOADING_TIMEOUT_S
+        if now - self._last_beat > limit:
+            return f"no heartbeat for {limit:.0f} s"
+        if ready and now - self._last_step[1] > STALL_TIMEOUT_S:
             return f"no step for {STALL_TIMEOUT_S:.0f} s with work waiting"
         return None
 
@@ -177,13 +182,15 @@ class Supervisor:
             self._transport = None
 
     def _after(self, process: asyncio.subprocess.Process) -> None:
-        first_load = self.status.state == "loading"
-        if first_load and self.status.error is None:
-            self._update(error=f"The worker ended while it loaded the model ({_describe(process)}).")
-        if self.status.error is not None:
-            self._update(state="failed", pid=None)
+        error = self.status.error
+        if self.status.facts is None:
+            died = f"The worker ended while it loaded the model ({_describe(process)})."
+            self._update(state="failed", pid=None, error=error or died)
         else:
-            self._update(state="restarting", pid=None, restarts=self.status.restarts + 1)
+            # It could be loaded once: a file that is being replaced or full memory may pass.
+            if error is not None:
+                log.error("the model cannot be loaded again: %s", error)
+            self._update(state="restarting", pid=None, error=None, restarts=self.status.restarts + 1)
         if self._listener is not None:
             self._listener.lost()
 

@@ -136,9 +136,10 @@ def send_heartbeats(core: Core, outbox: Outbox) -> None:
         time.sleep(HEARTBEAT_S)
 
 
-def watch_loading(stream: socket.socket, loaded: threading.Event) -> None:
-    """End the process if the server goes away while the model loads; nothing else comes then."""
+def watch_loading(stream: socket.socket, outbox: Outbox, loaded: threading.Event) -> None:
+    """Heartbeats while the model loads; end the process if the server goes away (nothing else comes then)."""
     while not loaded.is_set():
+        outbox.send([Heartbeat(0, 0, 0)])
         stream.settimeout(HEARTBEAT_S)
         try:
             if not stream.recv(1, socket.MSG_PEEK):
@@ -162,7 +163,7 @@ def serve(stream: socket.socket, config: WorkerConfig) -> None:
     """Load, then step for ever; leaves only through the process's end."""
     outbox = Outbox(stream)
     loaded = threading.Event()
-    watcher = threading.Thread(target=watch_loading, args=(stream, loaded), daemon=True)
+    watcher = threading.Thread(target=watch_loading, args=(stream, outbox, loaded), daemon=True)
     watcher.start()
     try:
         backend = load_backend(config, outbox)
