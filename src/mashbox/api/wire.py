@@ -17,7 +17,7 @@ from mashbox.errors import InvalidRequestError, ModelNotFoundError
 
 MAX_INT = 2**63 - 1
 MAX_STOP_CHARACTERS = 65_536
-"""All stop strings of a request together; each character costs the worker half a kilobyte."""
+"""All stop strings of a request together; each character costs the worker about 300 bytes."""
 SEED_RANGE = range(-(2**63), 2**64)
 
 StopString = Annotated[str, Meta(min_length=1)]
