@@ -187,6 +187,7 @@ def run(
         ChatTemplate(template, bos="", eos="", control_tokens=())
     listener = machine.listen(host, port)
     resolved = resolve(model, reporter_for(Console(stderr=True)))
+    model_id = _checked_id(alias or resolved.model_id)
     header = read_model(resolved.paths)
     settings = MemorySettings(cache_type_k.value, cache_type_v.value, cache_ram, ubatch=PREFILL_CHUNK)
     free = available_memory()
@@ -195,7 +196,7 @@ def run(
     check_fits(estimate(header, ctx, slots, settings), free, context=ctx, slots=slots)
     deployment = server.Deployment(
         serve=ServeConfig(
-            model_id=alias or resolved.model_id,
+            model_id=model_id,
             weights=resolved.paths[0].name,
             context=ctx,
             slots=slots,
@@ -222,6 +223,13 @@ def run(
     url = f"http://{host}:{listener.getsockname()[1]}"
     print(f"Loading {resolved.paths[0].name} ...", flush=True)
     uvloop.run(server.run(deployment, listener, lambda facts: _ready(url, deployment.serve, facts)))
+
+
+def _checked_id(model_id: str) -> str:
+    """A model id that JSON can carry: bytes that are not UTF-8 come in as lone surrogates."""
+    if not model_id.isprintable():
+        raise ConfigError(f"The model id {model_id!r} cannot be shown; set another --alias.")
+    return model_id
 
 
 def _sampling(wanted: bool, resolved: ResolvedModel, header: GgufModel) -> Sampling:

@@ -154,3 +154,9 @@ def test_an_assertion_of_the_library_is_told_without_a_debugger(demo_file: Path,
     told = mashbox("run", str(damaged), "--port", "0", "--ctx", "512", "--slots", "1").stderr
     assert told.rstrip().endswith("mashbox: The worker ended while it loaded the model (signal 6).")
     assert len(told.splitlines()) < 5, told
+
+
+def test_a_model_id_that_cannot_be_sent_is_refused(demo_file: Path) -> None:
+    line = refusal("run", str(demo_file), "--port", "0", "--alias", "a\udcff")
+    assert "'a\\udcff'" in line
+    assert "--alias" in line
