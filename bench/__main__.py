@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from bench.machine import describe
 from bench.measure import Arrival, Decode, Prefill, Scenario, count_tokens
 from bench.model import Work, read_work, requantize
 from bench.process import Launch, Server
+from bench.procfs import check_linux
 from bench.prompts import fresh_text
 from bench.result import Result
 from mashbox.catalog.entries import DEFAULT_MODEL
@@ -60,11 +62,15 @@ QUICK = Sizes(
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
     options = _parse(argv)
+    # So that being told to end, too, ends the servers.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         result = run(options)
     except MashboxError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     print(f"\n{result.text()}")
     print(f"\nSaved as {result.save(RESULTS)}.")
     return 0
@@ -98,6 +104,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> Result:
     """Everything from the model to the result."""
+    check_linux()
     machine = describe()
     print("\n".join(machine.lines()), flush=True)
     folder = peer.bench_dir()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 
-import psutil
+from bench.procfs import cpu_facts, idle_seconds
 
 _FEATURES = (
     "avx2",
@@ -50,13 +50,13 @@ class Machine:
 
 def describe() -> Machine:
     """Look at the machine; takes two seconds, to see what else runs on it."""
-    facts = _cpu_facts()
+    facts = cpu_facts()
     flags = (facts.get("flags") or facts.get("Features") or "").split()
     return Machine(
         cpu=facts.get("model name") or platform.processor() or platform.machine(),
-        cores=psutil.cpu_count() or 1,
+        cores=os.cpu_count() or 1,
         features=tuple(name for name in _FEATURES if name in flags),
-        memory_gib=psutil.virtual_memory().total / 2**30,
+        memory_gib=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30,
         system=f"{platform.system()} {platform.release()}",
         software=f"Python {platform.python_version()}, llama-cpp-python {version('llama-cpp-python')}",
         busy=_busy_share(),
@@ -64,16 +64,7 @@ def describe() -> Machine:
 
 
 def _busy_share() -> float:
-    before = psutil.cpu_times()
+    before = idle_seconds()
     time.sleep(_WATCH_S)
-    after = psutil.cpu_times()
-    idle = (after.idle - before.idle) / (_WATCH_S * (psutil.cpu_count() or 1))
-    return float(min(1.0, max(0.0, 1 - idle)))
-
-
-def _cpu_facts() -> dict[str, str]:
-    """The first processor's lines of /proc/cpuinfo; empty on systems without it."""
-    path = Path("/proc/cpuinfo")
-    first = path.read_text().split("\n\n")[0] if path.exists() else ""
-    pairs = (line.partition(":") for line in first.splitlines())
-    return {name.strip(): value.strip() for name, _, value in pairs}
+    idle = (idle_seconds() - before) / (_WATCH_S * (os.cpu_count() or 1))
+    return min(1.0, max(0.0, 1 - idle))

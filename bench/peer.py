@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 from bench.config import Setup
@@ -17,8 +19,7 @@ from bench.process import HOST, Launch, free_port
 from mashbox.config import cache_dir
 
 NAME = "llama-server"
-VERSION = "0.3.36"
-SOURCE_IN_SDIST = f"llama_cpp_python-{VERSION}/vendor/llama.cpp/"
+BINDINGS = "llama-cpp-python"
 BUILD_FLAGS = (
     "-DCMAKE_BUILD_TYPE=Release",
     "-DBUILD_SHARED_LIBS=ON",
@@ -55,39 +56,41 @@ def ensure_built() -> Path:
 
     Raises BenchError when a tool is missing or a step fails.
     """
-    home = bench_dir() / f"llama.cpp-of-{VERSION}"
-    binary, stamp = home / "build" / "bin" / "llama-server", home / "built-with"
-    wanted = " ".join(BUILD_FLAGS)
-    if binary.exists() and stamp.exists() and stamp.read_text() == wanted:
+    release = version(BINDINGS)
+    home = bench_dir() / f"llama.cpp-of-{release}"
+    binary, stamp = home / "build" / "bin" / NAME, home / "built-with"
+    # Our own build takes CMAKE_ARGS, too.
+    flags = [*BUILD_FLAGS, *shlex.split(os.environ.get("CMAKE_ARGS", ""))]
+    if binary.exists() and stamp.exists() and stamp.read_text() == shlex.join(flags):
         return binary
     source = home / "source"
     if not source.exists():
-        _fetch_source(source)
-    _build(source, home / "build")
-    stamp.write_text(wanted)
+        _fetch_source(release, source)
+    _build(source, home / "build", flags)
+    stamp.write_text(shlex.join(flags))
     return binary
 
 
-def _fetch_source(target: Path) -> None:
-    """Download the sdist with pip and keep llama.cpp's tree from it."""
+def _fetch_source(release: str, target: Path) -> None:
+    """Download the sdist of a release with pip and keep llama.cpp's tree from it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        package = f"llama-cpp-python=={VERSION}"
-        download = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", "llama-cpp-python"]
+        package, inner = f"{BINDINGS}=={release}", f"llama_cpp_python-{release}/vendor/llama.cpp/"
+        download = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", BINDINGS]
         _run(f"Downloading the source of {package}", [*download, "--dest", scratch, package])
         (archive,) = Path(scratch).glob("*.tar.gz")
         with tarfile.open(archive) as tar:
-            members = [member for member in tar if member.name.startswith(SOURCE_IN_SDIST)]
+            members = [member for member in tar if member.name.startswith(inner)]
             tar.extractall(scratch, members, filter="data")
         # The rename comes last, so a source directory that exists is a complete one.
-        (Path(scratch) / SOURCE_IN_SDIST).rename(target)
+        (Path(scratch) / inner).rename(target)
 
 
-def _build(source: Path, build: Path) -> None:
+def _build(source: Path, build: Path, flags: Sequence[str]) -> None:
     cmake = shutil.which("cmake")
     if cmake is None:
         raise BenchError("Building llama-server needs cmake and a C++ compiler; please install them.")
-    _run("Configuring llama-server", [cmake, "-S", str(source), "-B", str(build), *BUILD_FLAGS])
+    _run("Configuring llama-server", [cmake, "-S", str(source), "-B", str(build), *flags])
     jobs = str(os.cpu_count() or 1)
     _run(
         "Building llama-server (once; some minutes)",

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from bench.errors import BenchError
+from bench.procfs import tree_cpu_seconds
 
 HOST = "127.0.0.1"
 READY_S = 180.0
@@ -65,10 +64,8 @@ class Server:
             self._process.wait()
 
     def cpu_seconds(self) -> float:
-        """CPU time so far of the process and its living children."""
-        top = psutil.Process(self._process.pid)
-        times = [process.cpu_times() for process in (top, *top.children(recursive=True))]
-        return float(sum(each.user + each.system for each in times))
+        """CPU time so far of the process and its living descendants."""
+        return tree_cpu_seconds(self._process.pid)
 
     def _wait_ready(self) -> None:
         deadline = time.monotonic() + READY_S

@@ -51,6 +51,7 @@ class ScriptedBackend:
             slots=config.slots,
             grid=64,
             vocab_size=261,
+            longest_piece=1,
             chat_template=TEMPLATE,
             bos="",
             eos="",
@@ -60,7 +61,6 @@ class ScriptedBackend:
             description="scripted",
             build="none",
             can_trim=True,
-            longest_token=1,
         )
         self._tokens: list[list[int]] = [[] for _ in range(config.slots)]
         self._replies: list[tuple[int, list[int]]] = [(0, [])] * config.slots
@@ -111,6 +111,3 @@ class ScriptedBackend:
     def trim(self, slot: int, length: int) -> bool:
         del self._tokens[slot][length:]
         return True
-
-    def close(self) -> None:
-        """Nothing to free."""

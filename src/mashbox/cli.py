@@ -185,7 +185,7 @@ def run(
     if template is not None:
         # A template that does not compile is told before the model is loaded.
         ChatTemplate(template, bos="", eos="", control_tokens=())
-    listener = machine.listen(host, port)
+    listener = machine.bind(host, port)
     resolved = resolve(model, reporter_for(Console(stderr=True)))
     model_id = _checked_id(alias or resolved.model_id)
     header = read_model(resolved.paths)
@@ -221,6 +221,7 @@ def run(
         chat_template=template,
     )
     url = f"http://{host}:{listener.getsockname()[1]}"
+    machine.listen(listener)
     print(f"Loading {resolved.paths[0].name} ...", flush=True)
     uvloop.run(server.run(deployment, listener, lambda facts: _ready(url, deployment.serve, facts)))
 
@@ -243,9 +244,10 @@ def _sampling(wanted: bool, resolved: ResolvedModel, header: GgufModel) -> Sampl
 
 def _ready(url: str, serve: ServeConfig, facts: ModelFacts) -> None:
     """What a newcomer needs to know, in a form that can be copied."""
+    slots = "1 slot" if facts.slots == 1 else f"{facts.slots} slots"
     print(
         f"""
-{serve.model_id} is ready: {facts.slots} slots of {facts.context} tokens each.
+{serve.model_id} is ready: {slots} of {facts.context} tokens{"" if facts.slots == 1 else " each"}.
 
   URL             {url}/v1
   Try it          curl -s {url}/v1/chat/completions -H 'Content-Type: application/json' \\

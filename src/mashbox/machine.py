@@ -38,8 +38,10 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A listening TCP socket; port 0 takes any free one. Raises ConfigError with one plain line."""
+def bind(host: str, port: int) -> socket.socket:
+    """A TCP socket that has the port but does not listen yet: until there is a server, clients are
+    refused at once and do not hang. Port 0 takes any free one. Raises ConfigError with one plain line.
+    """
     try:
         family, kind, proto, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -50,10 +52,22 @@ def listen(host: str, port: int) -> socket.socket:
             if hasattr(socket, "TCP_USER_TIMEOUT"):  # accepted connections inherit it
                 listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_TIMEOUT_MS)
             listener.bind(address)
-            listener.listen(BACKLOG)
         except OSError:
             listener.close()
             raise
     except OSError as error:
-        raise ConfigError(f"Cannot listen on {host} port {port}: {error.strerror}.") from error
+        raise _cannot_listen(host, port, error) from error
     return listener
+
+
+def listen(listener: socket.socket) -> None:
+    """Let clients connect. Raises ConfigError when someone else has begun to listen there."""
+    try:
+        listener.listen(BACKLOG)
+    except OSError as error:
+        host, port = listener.getsockname()[:2]
+        raise _cannot_listen(host, port, error) from error
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> ConfigError:
+    return ConfigError(f"Cannot listen on {host} port {port}: {error.strerror}.")

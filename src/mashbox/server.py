@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import logging
 import signal
 import socket
 import threading
@@ -26,6 +27,8 @@ from mashbox.engine.client import EngineClient
 from mashbox.engine.supervisor import Supervisor
 from mashbox.engine.types import ModelFacts
 from mashbox.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 GRACE_S = 10.0
 """How long running requests may go on after the first SIGTERM or SIGINT."""
@@ -57,14 +60,11 @@ class ModelIdentity:
         self._weights: str | None = None
 
     async def read_weights(self) -> None:
-        """Compute the weights' digest beside everything else; a file that vanishes leaves it unknown.
-
-        The thread ends with the task: else the server's end would wait for the rest of a big file.
-        """
-        stop = threading.Event()
+        """Compute the weights' digest beside everything else; a file that vanishes leaves it unknown."""
+        stop = threading.Event()  # cancelling does not end a thread, and the process would wait for it
         try:
             with contextlib.suppress(OSError):
-                self._weights = await asyncio.to_thread(weights_sha256, self._deployment.paths, stop)
+                self._weights = await asyncio.to_thread(weights_sha256, self._deployment.paths, stop.is_set)
         finally:
             stop.set()
 
@@ -127,6 +127,8 @@ class HttpServer(uvicorn.Server):
             self._engine.abort()
             return
         self.should_exit = True
+        if running := self._engine.status.running:
+            log.info("stopping: %d running, %.0f s to finish; once more ends at once", running, GRACE_S)
         self._engine.drain()
         asyncio.get_running_loop().call_later(GRACE_S, self._engine.abort)
 
@@ -159,11 +161,13 @@ async def run(
     try:
         await http.serve(sockets=[listener])
     finally:
-        weights.cancel()
-        worker.cancel()
-        await asyncio.gather(worker, weights, return_exceptions=True)
+        # `start` first: a worker that is ended while it loads is no failure to tell.
         start.cancel()
-    if start.done() and not start.cancelled():
+        await asyncio.gather(start, return_exceptions=True)
+        worker.cancel()
+        weights.cancel()
+        await asyncio.gather(worker, weights, return_exceptions=True)
+    if not start.cancelled():
         start.result()
 
 
@@ -175,8 +179,6 @@ async def _announce(
 ) -> None:
     """Tell when the model is ready; end the server when it will never be."""
     status = await supervisor.until_settled()
-    if http.should_exit:
-        return
     try:
         if status.facts is None:
             raise ConfigError(status.error or "The model's worker was stopped while it loaded.")

@@ -58,7 +58,7 @@ def test_a_model_that_cannot_be_loaded_again_is_tried_until_it_can(tmp_path: Pat
 
 
 def test_a_worker_that_hangs_while_it_loads_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervising, "LOADING_TIMEOUT_S", 3.0)
+    monkeypatch.setattr(supervising, "START_TIMEOUT_S", 3.0)
 
     async def scenario() -> None:
         async with supervised("slow") as supervisor:
@@ -77,6 +77,6 @@ def test_ending_a_server_that_loads_is_no_error() -> None:
 
     async def scenario() -> None:
         asyncio.get_running_loop().call_later(1.0, os.kill, os.getpid(), signal.SIGTERM)
-        await server.run(deployment, machine.listen("127.0.0.1", 0), lambda facts: pytest.fail("ready"))
+        await server.run(deployment, machine.bind("127.0.0.1", 0), lambda facts: pytest.fail("ready"))
 
     asyncio.run(scenario())

@@ -1,9 +1,8 @@
-"""The digest of the weights."""
+"""The weights' digest: computed, remembered, and stopped in the middle."""
 
 from __future__ import annotations
 
 import hashlib
-import threading
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,12 @@ import pytest
 from mashbox.catalog.fingerprint import weights_sha256
 
 
-def test_reading_can_be_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_computed_once_and_stopped_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASHBOX_CACHE", str(tmp_path / "cache"))
-    weights = tmp_path / "m.gguf"
-    weights.write_bytes(b"weights")
-    stop = threading.Event()
-    stop.set()
-    with pytest.raises(OSError, match="stopped"):
-        weights_sha256([weights], stop)
-    stop.clear()
-    assert weights_sha256([weights], stop) == hashlib.sha256(b"weights").hexdigest()
+    parts = [tmp_path / "a", tmp_path / "b"]
+    for part in parts:
+        part.write_bytes(part.name.encode() * 10)
+    assert weights_sha256(parts, lambda: True) is None
+    wanted = hashlib.sha256(b"a" * 10 + b"b" * 10).hexdigest()
+    assert weights_sha256(parts) == wanted
+    assert weights_sha256(parts, lambda: True) == wanted

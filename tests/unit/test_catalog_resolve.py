@@ -289,7 +289,7 @@ def test_unknown_names(name: str, hint: str) -> None:
     with pytest.raises(ConfigError) as caught:
         resolve(name)
     assert str(caught.value).startswith(f"There is no model {name}. {hint}")
-    assert "`mashbox models` lists" in str(caught.value)
+    assert "`mashbox list` lists" in str(caught.value)
 
 
 def test_a_pipe_is_no_model(tmp_path: Path) -> None:

@@ -139,20 +139,33 @@ def test_a_busy_stream_needs_no_keep_alive() -> None:
     assert b"ping" not in client.bodies
 
 
-@pytest.mark.parametrize("stalls_at", ["token", "keep-alive"])
+@pytest.mark.parametrize("stalls_at", ["token", "keep-alive", "end"])
 def test_a_client_that_does_not_read_is_left(stalls_at: str, caplog: pytest.LogCaptureFixture) -> None:
     async def two(client: Client) -> AsyncIterator[str]:
         yield "a"
         client.reading.clear()
         if stalls_at == "token":
             yield "b"
-        await asyncio.Event().wait()
+        if stalls_at != "end":
+            await asyncio.Event().wait()
 
     with caplog.at_level(logging.WARNING):
         client = run(lambda client: client.run(two(client), keep_alive_s=0.02, stalled_s=0.05))
     assert client.bodies == [b"start", b"A"]
     assert "stopped reading" in caplog.text
     assert client.closed == 1
+
+
+def test_nothing_is_sent_after_the_end() -> None:
+    async def pause(client: Client) -> None:
+        async def one() -> AsyncIterator[str]:
+            yield "a"
+            client.reading.clear()
+            asyncio.get_running_loop().call_later(0.1, client.reading.set)
+
+        await client.run(one(), keep_alive_s=0.02, stalled_s=1.0)
+
+    assert run(pause).bodies == [b"start", b"A", b""]
 
 
 def test_cancelling_the_response_ends_the_answer() -> None:

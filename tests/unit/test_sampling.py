@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mashbox.engine.sampling import Penalties, Row, Sampler, candidates, nucleus
+from mashbox.engine.sampling import Penalties, Row, Sampler, candidates, index_at, nucleus
 from mashbox.engine.types import Sampling
 
 LOGITS = st.lists(st.floats(-20, 20, width=32), min_size=2, max_size=60).map(
@@ -72,7 +72,8 @@ def test_top_p_keeps_the_smallest_set_with_the_mass(logits: Row, top_p: float) -
     kept = nucleus(probs, None, top_p)
     share = probs[kept].sum(dtype=np.float64) / probs.sum(dtype=np.float64)
     assert share >= top_p - 1e-6
-    without_last = probs[kept[:-1]].sum(dtype=np.float64) / probs.sum(dtype=np.float64)
+    least = probs[kept].min()
+    without_last = (probs[kept].sum(dtype=np.float64) - least) / probs.sum(dtype=np.float64)
     assert without_last < top_p + 1e-6
     left_out = np.delete(probs, kept)
     assert left_out.size == 0 or left_out.max() <= probs[kept].min()
@@ -118,14 +119,38 @@ def test_greedy_with_a_penalty_does_not_repeat() -> None:
     assert draw(Sampling(presence_penalty=1.0), logits, 3) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("temperature", [5e-324, 1e-46, 1e-40, 1e-9])
-def test_the_smallest_temperatures_draw_the_most_likely(temperature: float) -> None:
-    logits = np.array([1.0, 3.0, 2.0], np.float32)
-    assert draw(Sampling(temperature=temperature, seed=1), logits, 5) == [1] * 5
+@given(st.lists(st.floats(0, 1, width=32), max_size=2000), st.floats(0, 1, exclude_max=True))
+def test_a_draw_lands_where_the_running_sum_passes_the_point(weights: list[float], point: float) -> None:
+    row = np.array([*weights, 1.0], dtype=np.float32)
+    index = index_at(row, point)
+    assert row[index] > 0
+    mass = np.cumsum(row, dtype=np.float64)
+    wanted, slack = point * float(mass[-1]), 1e-5 * float(mass[-1])
+    assert (float(mass[index - 1]) if index else 0.0) - slack <= wanted <= float(mass[index]) + slack
 
 
-@pytest.mark.parametrize("penalty", [5e-324, 1e-40, 1e40, 1e300])
-def test_the_strongest_repetition_penalties_keep_scores_finite(penalty: float) -> None:
-    logits = np.array([0.0, 5.0, -5.0, 1.0], np.float32)
-    penalised = Penalties(Sampling(repetition_penalty=penalty), prompt=[0, 1, 2]).apply(logits)
-    assert np.isfinite(penalised).all()
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_scores_that_are_no_numbers_are_an_error_not_a_token(temperature: float) -> None:
+    logits = np.array([0.0, np.nan, 1.0], dtype=np.float32)
+    with pytest.raises(ArithmeticError):
+        Sampler(Sampling(temperature=temperature), [1]).pick(logits)
+
+
+def test_a_tiny_temperature_is_greedy() -> None:
+    logits = np.array([0.0, 3.0, 1.0], dtype=np.float32)
+    assert Sampler(Sampling(temperature=1e-300), [1]).pick(logits) == 1
+
+
+@pytest.mark.parametrize("least", [5e-324, 1e-46, 1e-10])
+def test_vanishing_settings_still_choose_by_score(least: float) -> None:
+    logits = np.array([0.0, 3.0, 2.9, -50.0], np.float32)
+    assert draw(Sampling(temperature=least, seed=1), logits, 3) == [1, 1, 1]
+    penalties = Penalties(Sampling(repetition_penalty=least), prompt=[0, 1, 2, 3])
+    scores = penalties.apply(logits)
+    assert np.isfinite(scores).all()
+    assert int(scores.argmax()) == 1
+
+
+def test_a_huge_repetition_penalty_leaves_other_tokens() -> None:
+    logits = np.array([3.0, 2.0, -1.0], np.float32)
+    assert draw(Sampling(repetition_penalty=1e308), logits, 3)[:2] == [0, 1]

@@ -83,6 +83,21 @@ def test_prompts_take_turns_so_a_short_one_is_not_held_up_by_a_long_one() -> Non
     assert order[:3] == ["long", "short", "long"]
 
 
+def test_a_chunk_that_is_put_off_does_not_lose_its_turn() -> None:
+    scheduler: Scheduler[Job] = Scheduler(2, GRID)
+    for name in "ab":
+        scheduler.enqueue(Job(name, [1] * 10 * GRID))
+    admit_all(scheduler)
+    order = []
+    for _ in range(4):  # steps with time for one chunk: the second one is looked at and left
+        chunk = scheduler.next_chunk()
+        assert chunk is not None
+        order.append(chunk.seat.job.id)
+        scheduler.prefilled(chunk)
+        scheduler.next_chunk()
+    assert order == ["a", "b", "a", "b"]
+
+
 def test_the_line_is_first_come_first_served_and_slots_are_never_lost() -> None:
     scheduler: Scheduler[Job] = Scheduler(2, GRID)
     for name in "abcd":

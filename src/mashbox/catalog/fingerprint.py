@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mashbox import config
@@ -13,8 +12,8 @@ from mashbox import config
 _BLOCK = 1 << 20
 
 
-def weights_sha256(paths: Sequence[Path], stop: threading.Event) -> str:
-    """One digest for all parts, in order. Raises OSError when a part cannot be read or `stop` is set.
+def weights_sha256(paths: Sequence[Path], stopped: Callable[[], bool] = lambda: False) -> str | None:
+    """One digest for all parts, in order; None once `stopped`. Raises OSError when a part cannot be read.
 
     Kept in the cache directory under the files' paths, sizes and times of change.
     """
@@ -23,18 +22,20 @@ def weights_sha256(paths: Sequence[Path], stop: threading.Event) -> str:
     note = config.cache_dir() / "fingerprints" / key
     if note.is_file() and len(known := note.read_text()) == 64:
         return known
-    digest = _read(paths, stop)
+    digest = _read(paths, stopped)
+    if digest is None:
+        return None
     note.parent.mkdir(parents=True, exist_ok=True)
     note.write_text(digest)
     return digest
 
 
-def _read(paths: Sequence[Path], stop: threading.Event) -> str:
+def _read(paths: Sequence[Path], stopped: Callable[[], bool]) -> str | None:
     digest = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:
             while block := file.read(_BLOCK):
-                if stop.is_set():
-                    raise InterruptedError("stopped while the weights were read")
+                if stopped():
+                    return None
                 digest.update(block)
     return digest.hexdigest()

@@ -156,5 +156,5 @@ def _unknown(name: str, catalog: Catalog) -> str:
     else:
         hint = f" Did you mean {' or '.join(near[:4])}?" if near else ""
     return (
-        f"There is no model {name}.{hint} `mashbox models` lists the known ones; a path to a .gguf works too."
+        f"There is no model {name}.{hint} `mashbox list` lists the known ones; a path to a .gguf works too."
     )

@@ -52,7 +52,3 @@ class Backend(Protocol):
     def trim(self, slot: int, length: int) -> bool:
         """Cut a slot's state back to its first `length` tokens; False: it cannot, the slot is now empty."""
         ...
-
-    def close(self) -> None:
-        """Free the model. Nothing may be called after it."""
-        ...

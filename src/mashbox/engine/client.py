@@ -165,12 +165,12 @@ class EngineClient:
         self._check_length(command)
         stream = EventStream(uuid.uuid4().hex, self)
         self._streams[stream.id] = stream
-        self._supervisor.send(
-            Submit(stream.id, command.segments, command.sampling, command.stop, command.max_tokens)
-        )
         try:
+            self._supervisor.send(
+                Submit(stream.id, command.segments, command.sampling, command.stop, command.max_tokens)
+            )
             await stream.accepted()
-        except asyncio.CancelledError:
+        except BaseException:  # cancelled, or a text that cannot be sent: nobody else would close it
             stream.close()
             raise
         return stream
@@ -194,9 +194,8 @@ class EngineClient:
         facts = self.status.facts
         if facts is None:
             return
-        size = sum(len(segment.text.encode("utf-8", "replace")) for segment in command.segments)
-        least = -(-size // facts.longest_token)
-        if least > facts.context:
+        least = sum(len(segment.text) for segment in command.segments) // facts.longest_piece
+        if least >= facts.context:
             raise ContextLengthError(least, facts.context, counted=False)
 
     def forget(self, stream: EventStream) -> None:

@@ -19,7 +19,7 @@ from mashbox.engine.types import Failed, Finished, FinishReason, RequestEvent, T
 log = logging.getLogger(__name__)
 
 PREFILL_BUDGET_S = 0.1
-"""Prefill time a step may take once other requests run; one chunk is always done."""
+"""Prefill time a step may take: running requests and cancellations wait for it. One chunk is always done."""
 
 Clock = Callable[[], float]
 Publish = Callable[[list[RequestEvent]], None]

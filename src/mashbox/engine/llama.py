@@ -42,10 +42,10 @@ Int32s = npt.NDArray[np.int32]
 
 
 class LibraryLog:
-    """Takes over the library's log: into ours, and its last errors for messages to the user."""
+    """Takes over the library's log: into ours, and the first error of a call for messages to the user."""
 
     def __init__(self) -> None:
-        self.errors: list[str] = []
+        self._error: str | None = None
         self._level = logging.DEBUG
         self._callback = lib.llama_log_callback(self._receive)
         lib.llama_log_set(self._callback, None)
@@ -56,13 +56,17 @@ class LibraryLog:
             return
         # Level 5 continues the line before it.
         self._level = _LEVELS.get(level, logging.DEBUG) if level != 5 else self._level
-        if self._level == logging.ERROR:
-            self.errors.append(line)
+        if self._level == logging.ERROR and self._error is None:
+            self._error = line
         log.log(min(self._level, logging.WARNING), "%s", line)
 
+    def forget(self) -> None:
+        """What went wrong before does not count for the next call."""
+        self._error = None
+
     def reason(self) -> str:
-        """The library's first error, which names the cause; later ones repeat it."""
-        return self.errors[0].split(": ", 1)[-1] if self.errors else "the library gave no reason"
+        """The library's first error since `forget`, which names the cause; later ones repeat it."""
+        return self._error.split(": ", 1)[-1] if self._error else "the library gave no reason"
 
 
 class Batch:
@@ -164,7 +168,7 @@ class LlamaBackend:
             for token in range(self._vocab_size)
             if lib.llama_vocab_is_control(self._vocab, token)
         )
-        longest = max(len(self._convert(token, special=True)) for token in range(self._vocab_size))
+        longest = max(len(self._literal(token).encode()) for token in range(self._vocab_size))
         template = lib.llama_model_chat_template(self._model, None)
         return ModelFacts(
             # The library rounds each sequence's cells up; we promise what was asked for.
@@ -172,6 +176,7 @@ class LlamaBackend:
             slots=config.slots,
             grid=config.prefill_chunk,
             vocab_size=self._vocab_size,
+            longest_piece=longest,
             chat_template=template.decode("utf-8", "replace") if template else None,
             bos=self._literal(lib.llama_vocab_bos(self._vocab)),
             eos=self._literal(lib.llama_vocab_eos(self._vocab)),
@@ -185,7 +190,6 @@ class LlamaBackend:
                 or lib.llama_model_is_recurrent(self._model)
                 or lib.llama_model_is_hybrid(self._model)
             ),
-            longest_token=max(1, longest),
         )
 
     @staticmethod
@@ -228,12 +232,14 @@ class LlamaBackend:
         data = segment.text.encode("utf-8", "replace")
         room = len(data) + 2
         while True:
-            buffer = (ctypes.c_int32 * room)()
+            tokens = np.empty(room, np.int32)
+            pointer = tokens.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
             count = lib.llama_tokenize(
-                self._vocab, data, len(data), buffer, room, add_special, segment.parse_special
+                self._vocab, data, len(data), pointer, room, add_special, segment.parse_special
             )
             if count >= 0:
-                return list(buffer[:count])
+                found: list[int] = tokens[:count].tolist()
+                return found
             room = -count
 
     def piece(self, token: int) -> bytes:
@@ -273,6 +279,7 @@ class LlamaBackend:
         return [logits[row] for row in range(rows)]
 
     def _run(self, rows: int) -> None:
+        self._log.forget()
         self._batch.struct.n_tokens = rows
         status = lib.llama_decode(self._context, self._batch.struct)
         if status != 0:
@@ -299,6 +306,6 @@ class LlamaBackend:
         return length == 0
 
     def close(self) -> None:
-        """See `Backend`."""
+        """Free the model. Nothing may be called after it; a worker simply ends."""
         lib.llama_free(self._context)
         lib.llama_model_free(self._model)

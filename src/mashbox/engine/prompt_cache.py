@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class SlotState:
     """What one slot's sequence was built from. `tokens` and the library's state always agree."""
 
@@ -40,6 +40,12 @@ def common_prefix(state: Sequence[int], prompt: Sequence[int], grid: int) -> int
 
 
 def place(prompt: Sequence[int], free: Iterable[SlotState], grid: int) -> Placement:
-    """The free slot with the longest usable prefix; the least recently used one among equals."""
+    """The free slot with the longest usable prefix; the least recently used one among equals.
+
+    A prefix that is less than half of its slot's state is left alone while another slot is free:
+    conversations that only begin alike would keep cutting each other short.
+    """
     options = [Placement(slot, common_prefix(slot.tokens, prompt, grid)) for slot in free]
-    return max(options, key=lambda option: (option.reused, -option.slot.last_used))
+    fair = [option for option in options if 2 * option.reused >= len(option.slot.tokens)]
+    oldest = min(options, key=lambda option: option.slot.last_used)
+    return max([*fair, oldest], key=lambda option: (option.reused, -option.slot.last_used))

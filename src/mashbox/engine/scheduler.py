@@ -99,22 +99,20 @@ class Scheduler(Generic[J]):
         return seat, placement
 
     def next_chunk(self) -> Chunk[J] | None:
-        """The next prefill call; the requests take turns."""
+        """The next prefill call. Asking changes nothing: the turn passes when the chunk is `prefilled`."""
         if not self._prefilling:
             return None
         seat = self._prefilling[0]
-        self._prefilling.rotate(-1)
         start = len(seat.slot.tokens)
         prompt = seat.job.prompt
         end = min(len(prompt), (start // self._grid + 1) * self._grid)
         return Chunk(seat, start, prompt[start:end], end == len(prompt))
 
     def prefilled(self, chunk: Chunk[J]) -> None:
-        """The chunk is in the slot's state; after the last one the request runs."""
+        """The chunk is in the slot's state: it is the next request's turn, after the last one this runs."""
         chunk.seat.slot.tokens.extend(chunk.tokens)
-        if chunk.last:
-            self._prefilling.remove(chunk.seat)
-            self._running.append(chunk.seat)
+        self._prefilling.remove(chunk.seat)
+        (self._running if chunk.last else self._prefilling).append(chunk.seat)
 
     def release(self, seat: Seat[J]) -> None:
         """The request has left; its slot keeps its state for a follow-up."""

@@ -1,7 +1,7 @@
 """Keeps one worker process alive: start, watch, restart with back-off, end.
 
-A worker is dead when its stream ends, and hung when no heartbeat comes for 3 s (30 s while it loads)
-or when its step counter stands still for 60 s with work at hand; a hung one is killed.
+A worker is dead when its stream ends, and hung when no heartbeat comes for 3 s or when its step
+counter stands still for 60 s with work at hand; a hung one is killed.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from mashbox.engine.types import (
 log = logging.getLogger(__name__)
 
 HEARTBEAT_TIMEOUT_S = 3.0
-LOADING_TIMEOUT_S = 30.0
-"""The same before it is ready: starting Python and loading a GPU's libraries hold heartbeats up."""
 STALL_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 60.0
+"""For a new process to say its first word: it has to be read from a disk that may be slow."""
 WATCH_S = 0.25
 SHUTDOWN_GRACE_S = 2.0
 FIRST_DELAY_S = 0.2
@@ -79,6 +79,7 @@ class Supervisor:
         self._listener: Listener | None = None
         self._transport: asyncio.Transport | None = None
         self._last_beat = 0.0
+        self._heard = False
         self._last_step = (0, 0.0)
         self.status = WorkerStatus()
         self._changed = asyncio.Event()
@@ -123,26 +124,37 @@ class Supervisor:
 
     async def _incarnation(self) -> None:
         """One worker from start to end."""
-        process, ended = await self._start()
+        try:
+            process, ended = await self._start()
+        except OSError as error:  # no memory or no process id left, for example
+            self._after(f"it cannot be started: {error.strerror or error}")
+            return
         try:
             await self._watch(process, ended)
         finally:
-            await self._end(process)
-            self._after(process)
+            try:
+                await self._end(process)
+            finally:
+                self._after(_describe(process))
 
     async def _start(self) -> tuple[asyncio.subprocess.Process, asyncio.Event]:
         ours, theirs = socket.socketpair()
         config = msgspec.json.encode(self._config).decode()
         with theirs:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "mashbox.engine.worker", str(theirs.fileno()), config),
-                stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "mashbox.engine.worker", str(theirs.fileno()), config),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )
+            except BaseException:
+                ours.close()
+                raise
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
-        self._last_beat = time.monotonic()
+        self._last_beat, self._heard = time.monotonic(), False
+        self._last_step = (0, self._last_beat)
         self._update(pid=process.pid, progress=0.0)
         self._transport, _ = await loop.create_connection(
             lambda: ipc.EventReceiver(self._receive, ended.set), sock=ours
@@ -151,20 +163,27 @@ class Supervisor:
 
     async def _watch(self, process: asyncio.subprocess.Process, ended: asyncio.Event) -> None:
         while not ended.is_set():
+            asleep = time.monotonic()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), WATCH_S)
+            self._excuse(time.monotonic() - asleep - WATCH_S)
             if reason := self._hung():
                 log.error("worker %d is hung: %s; killing it", process.pid, reason)
                 process.kill()
                 return
 
+    def _excuse(self, late_s: float) -> None:
+        """This process was held up itself: what the worker said meanwhile may not have been read yet."""
+        if late_s > WATCH_S:
+            self._last_beat += late_s
+            self._last_step = (self._last_step[0], self._last_step[1] + late_s)
+
     def _hung(self) -> str | None:
         now = time.monotonic()
-        ready = self.status.state == "ready"
-        limit = HEARTBEAT_TIMEOUT_S if ready else LOADING_TIMEOUT_S
-        if now - self._last_beat > limit:
-            return f"no heartbeat for {limit:.0f} s"
-        if ready and now - self._last_step[1] > STALL_TIMEOUT_S:
+        allowed = HEARTBEAT_TIMEOUT_S if self._heard else START_TIMEOUT_S
+        if now - self._last_beat > allowed:
+            return f"no heartbeat for {allowed:.0f} s"
+        if now - self._last_step[1] > STALL_TIMEOUT_S:
             return f"no step for {STALL_TIMEOUT_S:.0f} s with work waiting"
         return None
 
@@ -172,30 +191,30 @@ class Supervisor:
         """Make sure that the process is gone, by asking first."""
         self.send(Shutdown())
         try:
-            await asyncio.wait_for(asyncio.shield(process.wait()), SHUTDOWN_GRACE_S)
-        except (TimeoutError, asyncio.CancelledError):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SHUTDOWN_GRACE_S):
+                    await process.wait()
+        finally:  # also when cancelled here
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-        if self._transport is not None:
-            self._transport.close()
-            self._transport = None
+            if self._transport is not None:
+                self._transport.close()
+                self._transport = None
 
-    def _after(self, process: asyncio.subprocess.Process) -> None:
-        error = self.status.error
-        if self.status.facts is None:
-            died = f"The worker ended while it loaded the model ({_describe(process)})."
-            self._update(state="failed", pid=None, error=error or died)
+    def _after(self, how: str) -> None:
+        first_load = self.status.state == "loading"
+        if first_load and self.status.error is None:
+            self._update(error=f"The worker ended while it loaded the model ({how}).")
+        if self.status.error is not None:
+            self._update(state="failed", pid=None)
         else:
-            # It could be loaded once: a file that is being replaced or full memory may pass.
-            if error is not None:
-                log.error("the model cannot be loaded again: %s", error)
-            self._update(state="restarting", pid=None, error=None, restarts=self.status.restarts + 1)
+            self._update(state="restarting", pid=None, restarts=self.status.restarts + 1)
         if self._listener is not None:
             self._listener.lost()
 
     def _receive(self, events: list[WorkerEvent]) -> None:
-        self._last_beat = time.monotonic()
+        self._last_beat, self._heard = time.monotonic(), True
         requests: list[RequestEvent] = []
         for event in events:
             match event:
@@ -206,8 +225,10 @@ class Supervisor:
                 case Ready():
                     self._last_step = (0, self._last_beat)
                     self._update(state="ready", facts=event.facts, progress=1.0)
-                case LoadFailed():
+                case LoadFailed() if self.status.state == "loading":
                     self._update(error=event.message)
+                case LoadFailed():
+                    log.error("the worker could not load the model again: %s", event.message)
                 case _:
                     requests.append(event)
         if requests and self._listener is not None:

@@ -32,8 +32,8 @@ class Sampling(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def greedy(self) -> bool:
-        """True when the most likely token is always taken."""
-        return self.temperature == 0.0
+        """True when the most likely token is always taken; a tiny temperature would overflow."""
+        return self.temperature < 1e-5
 
 
 class FinishReason(str, Enum):
@@ -138,6 +138,8 @@ class ModelFacts(msgspec.Struct, frozen=True):
     grid: int
     """Prefill is cut at multiples of this many tokens."""
     vocab_size: int
+    longest_piece: int
+    """Most characters one token can stand for."""
     chat_template: str | None
     bos: str
     eos: str
@@ -150,8 +152,6 @@ class ModelFacts(msgspec.Struct, frozen=True):
     """The library's version and the CPU features it uses."""
     can_trim: bool
     """Whether a sequence's state can be cut back to any shorter length."""
-    longest_token: int
-    """Bytes of the longest token: no token stands for more of a prompt's text."""
 
 
 class Loading(msgspec.Struct, frozen=True, array_like=True, tag="loading"):
@@ -167,7 +167,7 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
 
 
 class LoadFailed(msgspec.Struct, frozen=True, array_like=True, tag="load_failed"):
-    """The model cannot be loaded; a restart would not help."""
+    """The model cannot be loaded. At the first load that is final; later it is tried again."""
 
     message: str
 

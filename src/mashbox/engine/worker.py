@@ -1,7 +1,7 @@
 """The worker process: a model, the engine's loop, and one stream to the server.
 
 Started by the supervisor as `python -m mashbox.engine.worker FD CONFIG`. The main thread steps the
-engine; an I/O thread reads commands and tokenises; a third sends heartbeats. When the server's end
+engine; one thread reads commands, one tokenises, one sends heartbeats. When the server's end
 of the stream closes, the process ends at once, whatever it is doing.
 """
 
@@ -17,6 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 
 import msgspec
 
@@ -66,14 +67,33 @@ class Outbox:
 
 
 class Inbox:
-    """The I/O thread: reads commands, prepares requests, and hands them to the engine's thread."""
+    """Reads commands in one thread, prepares requests in another, and hands both to the engine's thread.
 
-    def __init__(self, stream: socket.socket, backend: Backend, outbox: Outbox) -> None:
+    So a long prompt that is being tokenised holds up no cancel. Invariant: an id is in `_preparing`
+    from its Submit until the engine has it, and a Cancel in that time makes it be dropped.
+    """
+
+    def __init__(
+        self,
+        stream: socket.socket,
+        backend: Backend,
+        outbox: Outbox,
+        leave: Callable[[int], object] = os._exit,
+    ) -> None:
         self._stream = stream
+        self._leave = leave
         self._backend = backend
         self._outbox = outbox
+        self._submits: SimpleQueue[Submit] = SimpleQueue()
+        self._preparing: set[str] = set()
+        self._lock = threading.Lock()
         self._ready: deque[Generation | str] = deque()
         self._wake = threading.Event()
+
+    def start(self) -> None:
+        """Begin to read."""
+        threading.Thread(target=self._run, args=(self._read,), daemon=True).start()
+        threading.Thread(target=self._run, args=(self._prepare_all,), daemon=True).start()
 
     def drain(self, core: Core) -> None:
         """Give the engine what has come in: new requests, and ids to cancel."""
@@ -89,66 +109,98 @@ class Inbox:
         self._wake.wait()
         self._wake.clear()
 
-    def run(self) -> None:
-        """Read until the server goes away."""
+    def _run(self, work: Callable[[], None]) -> None:
+        """A bug in a thread ends the process: a deaf worker would look well."""
+        try:
+            work()
+        except Exception:
+            log.exception("the worker cannot read its commands")
+            self._leave(1)
+        else:
+            self._leave(0)
+
+    def _read(self) -> None:
+        """Until the server goes away."""
         while (commands := ipc.read_commands(self._stream)) is not None:
             for command in commands:
                 self._take(command)
-            self._wake.set()
-        os._exit(0)
 
     def _take(self, command: Command) -> None:
-        if isinstance(command, Shutdown):
-            os._exit(0)
-        if isinstance(command, Cancel):
-            self._ready.append(command.id)
-            return
-        try:
-            self._prepare(command)
-        except Exception:
-            log.exception("cannot prepare request %s", command.id)
-            self._outbox.send([Failed(command.id, "The prompt could not be read.")])
+        match command:
+            case Shutdown():
+                self._leave(0)
+            case Cancel():
+                with self._lock:
+                    self._preparing.discard(command.id)
+                    self._hand_over(command.id)
+            case Submit():
+                with self._lock:
+                    self._preparing.add(command.id)
+                self._submits.put(command)
 
-    def _prepare(self, command: Submit) -> None:
-        arrived = time.monotonic()
+    def _hand_over(self, item: Generation | str) -> None:
+        self._ready.append(item)
+        self._wake.set()
+
+    def _prepare_all(self) -> None:
+        while True:
+            command = self._submits.get()
+            if command.id not in self._preparing:
+                continue
+            try:
+                self._admit(command, time.monotonic())
+            except Exception:
+                log.exception("cannot prepare request %s", command.id)
+                self._outbox.send([Failed(command.id, "The prompt could not be read.")])
+            with self._lock:
+                self._preparing.discard(command.id)
+
+    def _admit(self, command: Submit, arrived: float) -> None:
+        """Hand a request to the engine and accept it, or refuse it."""
+        facts = self._backend.facts
+        least = sum(len(segment.text) for segment in command.segments) // facts.longest_piece
+        if least >= facts.context:
+            # Counting exactly would take seconds for nothing.
+            self._outbox.send([Refused(command.id, least, facts.context)])
+            return
         prompt = self._backend.tokenize(command.segments)
-        context = self._backend.facts.context
-        if not prompt or len(prompt) >= context:
-            self._outbox.send([Refused(command.id, len(prompt), context)])
+        if not prompt or len(prompt) >= facts.context:
+            self._outbox.send([Refused(command.id, len(prompt), facts.context)])
             return
-        room = context - len(prompt)
-        generation = Generation(
-            id=command.id,
-            prompt=prompt,
-            limit=room if command.max_tokens is None else min(command.max_tokens, room),
-            sampler=Sampler(command.sampling, prompt),
-            text=TextAssembler(command.stop),
-            arrived=arrived,
-        )
-        self._outbox.send([Accepted(command.id, len(prompt))])
-        self._ready.append(generation)
+        generation = _generation(command, prompt, facts.context, arrived)
+        with self._lock:
+            if command.id not in self._preparing:
+                return
+            self._outbox.send([Accepted(command.id, len(prompt))])
+            self._hand_over(generation)
 
 
-def send_heartbeats(core: Core, outbox: Outbox) -> None:
-    """A sign of life twice a second, for ever."""
-    while True:
-        outbox.send([Heartbeat(core.steps, core.running, core.waiting)])
-        time.sleep(HEARTBEAT_S)
+def _generation(command: Submit, prompt: list[int], context: int, arrived: float) -> Generation:
+    room = context - len(prompt)
+    return Generation(
+        id=command.id,
+        prompt=prompt,
+        limit=room if command.max_tokens is None else min(command.max_tokens, room),
+        sampler=Sampler(command.sampling, prompt),
+        text=TextAssembler(command.stop),
+        arrived=arrived,
+    )
 
 
-def watch_loading(stream: socket.socket, outbox: Outbox, loaded: threading.Event) -> None:
-    """Heartbeats while the model loads; end the process if the server goes away (nothing else comes then)."""
-    while not loaded.is_set():
-        outbox.send([Heartbeat(0, 0, 0)])
-        stream.settimeout(HEARTBEAT_S)
-        try:
-            if not stream.recv(1, socket.MSG_PEEK):
-                os._exit(0)
-            loaded.wait(HEARTBEAT_S)
-        except TimeoutError:
-            continue
-        except OSError:
-            os._exit(0)
+class Pulse:
+    """Signs of life twice a second, from the first moment on."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self.core: Core | None = None
+
+    def run(self) -> None:
+        """For ever."""
+        while True:
+            core = self.core
+            counts = (0, 0, 0) if core is None else (core.steps, core.running, core.waiting)
+            self._outbox.send([Heartbeat(*counts)])
+            time.sleep(HEARTBEAT_S)
 
 
 def load_backend(config: WorkerConfig, outbox: Outbox) -> Backend:
@@ -162,22 +214,19 @@ def load_backend(config: WorkerConfig, outbox: Outbox) -> Backend:
 def serve(stream: socket.socket, config: WorkerConfig) -> None:
     """Load, then step for ever; leaves only through the process's end."""
     outbox = Outbox(stream)
-    loaded = threading.Event()
-    watcher = threading.Thread(target=watch_loading, args=(stream, outbox, loaded), daemon=True)
-    watcher.start()
+    pulse = Pulse(outbox)
+    # The pulse ends the process when the server goes away, also while the model loads.
+    threading.Thread(target=pulse.run, daemon=True).start()
     try:
         backend = load_backend(config, outbox)
     except ConfigError as error:
         outbox.send([LoadFailed(str(error))])
         return
-    loaded.set()
-    watcher.join()
-    stream.settimeout(None)
     core = Core(backend, outbox.send, time.monotonic)
     inbox = Inbox(stream, backend, outbox)
-    threading.Thread(target=inbox.run, daemon=True).start()
+    inbox.start()
     outbox.send([Ready(backend.facts)])
-    threading.Thread(target=send_heartbeats, args=(core, outbox), daemon=True).start()
+    pulse.core = core
     while True:
         inbox.drain(core)
         if core.idle:

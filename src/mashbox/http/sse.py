@@ -21,15 +21,11 @@ E_contra = TypeVar("E_contra", contravariant=True)
 
 COMMENT = b": keep-alive\n\n"
 DONE = b"data: [DONE]\n\n"
-_START: Message = {
-    "type": "http.response.start",
-    "status": 200,
-    "headers": [
-        (b"content-type", b"text/event-stream; charset=utf-8"),
-        (b"cache-control", b"no-cache"),
-        (b"x-accel-buffering", b"no"),
-    ],
-}
+_HEADERS = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+)
 
 
 class Renderer(Protocol[E_contra]):
@@ -96,8 +92,8 @@ class EventStreamResponse(Generic[E]):
 
     async def _pump(self, send: Send) -> None:
         render = self._renderer.event
-        self._sending = True
-        await send(_START)
+        # A list of its own: middleware may add headers to it.
+        await self._send(send, {"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
         await self._write(send, self._renderer.start())
         try:
             async for event in self._events:
@@ -105,12 +101,15 @@ class EventStreamResponse(Generic[E]):
                     await self._write(send, chunk)
         except Exception as error:
             await self._write(send, self._renderer.failed(as_request_error(error)))
-        await send({"type": "http.response.body", "body": b""})
+        await self._send(send, {"type": "http.response.body", "body": b""})
 
     async def _write(self, send: Send, chunk: bytes) -> None:
+        await self._send(send, {"type": "http.response.body", "body": chunk, "more_body": True})
+
+    async def _send(self, send: Send, message: Message) -> None:
         self._last_send = self._loop.time()
         self._sending = True
-        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send(message)
         self._sending = False
 
     async def _watch(self, send: Send, pump: asyncio.Task[None], leaving: asyncio.Task[None]) -> None:

@@ -1,0 +1,34 @@
+"""How a server process ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from mashbox import server
+from mashbox.api.settings import ServeConfig
+from mashbox.config import ModelConfig, WorkerConfig
+
+
+def test_a_signal_while_the_model_loads_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MASHBOX_CACHE", str(tmp_path))
+    weights = tmp_path / "weights"
+    weights.write_bytes(b"w")
+    model = ModelConfig("slow", context=512, slots=1, threads=1)
+    deployment = server.Deployment(
+        ServeConfig("m", "weights", 512, 1),
+        WorkerConfig(model, backend="tests.scripted:ScriptedBackend"),
+        (weights,),
+    )
+    threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        uvloop.run(asyncio.wait_for(server.run(deployment, listener, lambda facts: None), 15))

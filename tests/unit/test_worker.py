@@ -1,0 +1,96 @@
+"""The worker's inbox: a prompt that takes long to tokenise holds up no cancel and no other answer."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from mashbox.config import ModelConfig
+from mashbox.engine import ipc
+from mashbox.engine.core import Core
+from mashbox.engine.types import Accepted, Cancel, Command, Refused, Sampling, Segment, Submit, WorkerEvent
+from mashbox.engine.worker import Inbox, Outbox
+from tests.scripted import ScriptedBackend
+
+
+class SlowTokenizer(ScriptedBackend):
+    """Tokenises when `go` is set."""
+
+    def __init__(self) -> None:
+        super().__init__(ModelConfig("", context=100, slots=1, threads=1), lambda _: None)
+        self.go = threading.Event()
+        self.asked = threading.Event()
+
+    def tokenize(self, segments: Sequence[Segment]) -> list[int]:
+        self.asked.set()
+        assert self.go.wait(5)
+        return super().tokenize(segments)
+
+
+class Line:
+    """An inbox with the server's end of its stream."""
+
+    def __init__(self, ours: socket.socket, theirs: socket.socket) -> None:
+        self.backend = SlowTokenizer()
+        self.left: list[int] = []
+        self.inbox = Inbox(theirs, self.backend, Outbox(theirs), leave=self.left.append)
+        self.core = Core(self.backend, lambda _: None, time.monotonic)
+        self._receiver = ipc.EventReceiver(self._take, lambda: None)
+        self._ours = ours
+        self.said: list[WorkerEvent] = []
+        self.inbox.start()
+
+    def _take(self, events: list[WorkerEvent]) -> None:
+        self.said += events
+
+    def send(self, *commands: Command) -> None:
+        self._ours.sendall(ipc.encode(commands))
+
+    def until(self, true: Callable[[], bool]) -> None:
+        """Read and drain until it is so, at most 5 s."""
+        self._ours.settimeout(0.02)
+        deadline = time.monotonic() + 5
+        while not true():
+            assert time.monotonic() < deadline, self.said
+            with contextlib.suppress(TimeoutError):
+                self._receiver.data_received(self._ours.recv(65536))
+            self.inbox.drain(self.core)
+
+
+@pytest.fixture
+def line() -> Iterator[Line]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield Line(ours, theirs)
+
+
+def submit(name: str, text: str = "hello") -> Submit:
+    return Submit(name, (Segment(text, True),), Sampling())
+
+
+def test_a_cancel_overtakes_the_prompt_being_tokenised(line: Line) -> None:
+    line.send(submit("a"), submit("b"))
+    assert line.backend.asked.wait(5)
+    line.send(Cancel("a"))
+    line.until(lambda: "a" not in line.inbox._preparing)
+    line.backend.go.set()
+    line.until(lambda: line.core.waiting == 1)
+    assert line.said == [Accepted("b", 5)]
+
+
+def test_a_prompt_far_too_long_is_refused_without_tokenising(line: Line) -> None:
+    line.send(submit("a", "x" * 1000))
+    line.until(lambda: bool(line.said))
+    assert line.said == [Refused("a", 1000, 100)]
+    assert not line.backend.asked.is_set()
+    assert line.inbox._preparing == set()
+
+
+def test_the_end_of_the_stream_ends_the_process(line: Line) -> None:
+    line._ours.shutdown(socket.SHUT_WR)
+    line.until(lambda: line.left == [0])
