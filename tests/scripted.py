@@ -2,7 +2,7 @@
 
 One token is one byte. Marks in the line make it do things on the way:
 [pause] takes 50 ms, [flood] is ten thousand letters in one token, [fail] raises, [die] kills the worker.
-A model file called "slow" takes 60 s to load.
+A model file called "slow" takes 60 s to load; one with an absolute path must exist.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import re
 import signal
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from mashbox.config import ModelConfig
 from mashbox.engine.backend import Logits
 from mashbox.engine.types import ModelFacts, Segment
+from mashbox.errors import ModelFileError
 
 END, PAUSE, FLOOD, FAIL, DIE = range(256, 261)
 MARKS = {b"[pause]": PAUSE, b"[flood]": FLOOD, b"[fail]": FAIL, b"[die]": DIE}
@@ -42,6 +44,8 @@ class ScriptedBackend:
         if config.path == "slow":
             progress(0.5)
             time.sleep(60)
+        if Path(config.path).is_absolute() and not Path(config.path).exists():
+            raise ModelFileError(f"{config.path} does not exist.")
         self.facts = ModelFacts(
             context=config.context,
             slots=config.slots,

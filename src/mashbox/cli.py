@@ -178,13 +178,14 @@ def run(
     template = _read_template(chat_template)
     listener = machine.bind(host, port)
     resolved = resolve(model, reporter_for(Console(stderr=True)))
+    model_id = _checked_id(alias or resolved.model_id)
     header = read_model(resolved.paths)
     settings = MemorySettings(cache_type_k.value, cache_type_v.value, cache_ram, ubatch=PREFILL_CHUNK)
     ctx, slots = _fit(header, settings, ctx, slots)
     threads = threads or machine.physical_cores()
     deployment = server.Deployment(
         serve=ServeConfig(
-            model_id=alias or resolved.model_id,
+            model_id=model_id,
             weights=resolved.paths[0].name,
             context=ctx,
             slots=slots,
@@ -247,6 +248,13 @@ def _fit(
     context = context or default_context(header, free, slots, settings)
     check_fits(estimate(header, context, slots, settings), free, context=context, slots=slots)
     return context, slots
+
+
+def _checked_id(model_id: str) -> str:
+    """A model id that JSON can carry: bytes that are not UTF-8 come in as lone surrogates."""
+    if not model_id.isprintable():
+        raise ConfigError(f"The model id {model_id!r} cannot be shown; set another --alias.")
+    return model_id
 
 
 def _sampling(wanted: bool, resolved: ResolvedModel, header: GgufModel) -> Sampling:

@@ -73,14 +73,15 @@ class InvalidRequestError(RequestError):
 
 
 class ContextLengthError(InvalidRequestError):
-    """The prompt fills or exceeds the context."""
+    """The prompt fills or exceeds the context. Not `counted`: it has `prompt_tokens` or more."""
 
     code = "context_length_exceeded"
 
-    def __init__(self, prompt_tokens: int, context: int) -> None:
+    def __init__(self, prompt_tokens: int, context: int, *, counted: bool = True) -> None:
+        has = f"{'' if counted else 'at least '}{prompt_tokens}"
         super().__init__(
             f"This model's maximum context length is {context} tokens, and at least one must be left "
-            f"for the answer. However, your prompt has {prompt_tokens} tokens. Please shorten it.",
+            f"for the answer. However, your prompt has {has} tokens. Please shorten it.",
             param="messages",
         )
         self.prompt_tokens = prompt_tokens

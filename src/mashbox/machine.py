@@ -11,6 +11,9 @@ from mashbox.errors import ConfigError
 
 _CPUS = Path("/sys/devices/system/cpu")
 BACKLOG = 2048
+UNREAD_TIMEOUT_MS = 30_000
+"""A connection whose client takes nothing for so long is dropped by the kernel, whatever still waits to be
+sent: closing it ourselves would wait for that, for ever."""
 
 
 def physical_cores() -> int:
@@ -57,6 +60,8 @@ def bind(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, kind, proto)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):  # accepted connections inherit it
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_TIMEOUT_MS)
             listener.bind(address)
         except OSError:
             listener.close()

@@ -176,3 +176,16 @@ def test_the_servers_own_template_variables_cannot_be_set(server: Server, name: 
 def test_other_template_variables_are_passed_on(server: Server) -> None:
     answer = server.chat("x", enable_thinking=False, chat_template_kwargs={"self": 1, "y": [1]})
     assert answer.status_code == 200
+
+
+def test_a_prompt_far_too_long_is_refused_before_it_is_counted(server: Server) -> None:
+    told = error(server.complete("x" * (CONTEXT + 1)))
+    assert told["code"] == "context_length_exceeded"
+    assert told["param"] == "prompt"
+    assert f"at least {CONTEXT + 1} tokens" in told["message"]
+
+
+def test_large_bodies_are_decoded_like_small_ones(server: Server) -> None:
+    assert server.complete("hi", ignored="x" * 100_000).json()["choices"][0]["text"] == "hi"
+    broken = b'{"prompt": "' + b"x" * 100_000
+    assert error(server.http.post("/v1/completions", content=broken, headers=JSON))["param"] is None

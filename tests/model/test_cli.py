@@ -142,3 +142,21 @@ def test_model_sampling_draws_and_greedy_does_not(demo_file: Path) -> None:
             for _ in range(3)
         }
         assert len(greedy) == 1
+
+
+def test_an_assertion_of_the_library_is_told_without_a_debugger(demo_file: Path, tmp_path: Path) -> None:
+    content = bytearray(demo_file.read_bytes())
+    key = b"llama.block_count"
+    value = content.index(key) + len(key) + 4
+    content[value : value + 4] = bytes(4)
+    damaged = tmp_path / "damaged.gguf"
+    damaged.write_bytes(content)
+    told = mashbox("run", str(damaged), "--port", "0", "--ctx", "512", "--slots", "1").stderr
+    assert told.rstrip().endswith("mashbox: The worker ended while it loaded the model (signal 6).")
+    assert len(told.splitlines()) < 5, told
+
+
+def test_a_model_id_that_cannot_be_sent_is_refused(demo_file: Path) -> None:
+    line = refusal("run", str(demo_file), "--port", "0", "--alias", "a\udcff")
+    assert "'a\\udcff'" in line
+    assert "--alias" in line

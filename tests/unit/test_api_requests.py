@@ -251,3 +251,11 @@ def test_other_models_are_not_found() -> None:
     with pytest.raises(ModelNotFoundError) as caught:
         check_model(CompletionRequest(prompt="", model="other"), "org/own")
     assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
+
+
+@pytest.mark.parametrize("param", ["stop", "stop_sequences"])
+def test_stop_strings_have_a_limit_in_all(param: str) -> None:
+    assert len(completion(**{param: ["x" * 1000] * 65}).options.stop) == 65
+    with pytest.raises(InvalidRequestError) as caught:
+        completion(**{param: ["x" * 1000] * 66})
+    assert caught.value.param == param

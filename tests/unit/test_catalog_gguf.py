@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import struct
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mashbox.catalog.gguf import KEPT_ARRAY, SkippedArray, read_model
+from mashbox.catalog.memory import estimate
 from mashbox.errors import ModelFileError
 from tests.unit.catalog_support import F32, Q8_0, build_gguf, gguf_header, llama_metadata
 
@@ -144,3 +146,25 @@ def test_a_large_vocabulary_is_quick_to_skip(tmp_path: Path) -> None:
     model = read_model([path])
     assert model.vocab_size == 50_000
     assert model.metadata["tokenizer.ggml.tokens"] == SkippedArray(50_000)
+
+
+@pytest.mark.parametrize("count", [float("nan"), float("inf")])
+def test_numbers_that_are_none_count_as_absent(tmp_path: Path, count: float) -> None:
+    metadata = {**llama_metadata(), "llama.block_count": count, "llama.attention.head_count_kv": count}
+    model = read_model([write(tmp_path / "m.gguf", build_gguf(metadata, TENSORS))])
+    assert model.number("block_count") is None
+    assert estimate(model, 512, 1).total > 0
+
+
+def test_absurdly_many_layers_are_refused(tmp_path: Path) -> None:
+    metadata = {**llama_metadata(), "llama.block_count": 2**31}
+    with pytest.raises(ModelFileError, match="2147483648 layers"):
+        read_model([write(tmp_path / "m.gguf", build_gguf(metadata, TENSORS))])
+
+
+def test_absurdly_many_dimensions_are_refused(tmp_path: Path) -> None:
+    header = (
+        b"GGUF" + struct.pack("<IQQ", 3, 1, 0) + struct.pack("<Q", 1) + b"x" + struct.pack("<I", 2**32 - 1)
+    )
+    with pytest.raises(ModelFileError, match="4294967295 dimensions"):
+        read_model([write(tmp_path / "m.gguf", header + b"\xff" * 800)])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -289,3 +290,9 @@ def test_unknown_names(name: str, hint: str) -> None:
         resolve(name)
     assert str(caught.value).startswith(f"There is no model {name}. {hint}")
     assert "`mashbox list` lists" in str(caught.value)
+
+
+def test_a_pipe_is_no_model(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "m.gguf")
+    with pytest.raises(ModelFileError, match=r"m\.gguf is not a regular file"):
+        resolve(str(tmp_path / "m.gguf"))

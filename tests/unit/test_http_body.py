@@ -132,3 +132,16 @@ def test_longer_bodies_are_refused(request_: Request) -> None:
     with pytest.raises(BodyTooLargeError) as caught:
         read_body(request_, 4).send(None)
     assert caught.value.status == 413
+
+
+@pytest.mark.parametrize("filler", [b"a", rb"\u00e9", rb"\n", rb"\ud83d\ude00", rb"\ud83d"])
+def test_large_bodies_are_mended_wherever_a_match_is_cut(filler: bytes) -> None:
+    body = b'"' + filler * 10_000 + rb"\ud83d" + b'"'
+    kept = rb"\ufffd" if filler == rb"\ud83d" else filler
+    assert mend_surrogates(body) == b'"' + kept * 10_000 + rb"\ufffd" + b'"'
+
+
+def test_bodies_without_surrogates_are_not_mended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mashbox.http.body.mend_surrogates", pytest.fail)
+    with pytest.raises(InvalidRequestError):
+        decode_json(b'"' + rb"\u00e9" * 10, TEXT)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import socket
 
 import pytest
@@ -38,3 +40,17 @@ def test_threads_are_placed_only_when_they_use_every_core(monkeypatch: pytest.Mo
     assert machine.thread_placement(2) == {"OMP_PROC_BIND": "true"}
     monkeypatch.setattr(os, "environ", {"OMP_PLACES": "cores"})
     assert machine.thread_placement(2) == {}
+
+
+def test_a_client_that_takes_nothing_is_dropped_though_bytes_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "UNREAD_TIMEOUT_MS", 500)
+    with machine.bind("127.0.0.1", 0) as listener:
+        machine.listen(listener)
+        with socket.create_connection(listener.getsockname()), listener.accept()[0] as accepted:
+            accepted.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while accepted.send(b"x" * 65536):
+                    pass
+            poll = select.poll()
+            poll.register(accepted, 0)
+            assert poll.poll(10_000)

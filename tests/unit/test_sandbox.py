@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mashbox.chat import marked_text, sandbox
 from mashbox.chat.shield import Shield
 from mashbox.chat.template import ChatTemplate
-from mashbox.errors import InvalidRequestError
+from mashbox.errors import ConfigError, InvalidRequestError
 
 
 def render(source: str, **variables: Any) -> str:
@@ -111,3 +111,27 @@ def test_string_methods_do_as_if_nothing_were_covered(text: str, word: str, coun
 def test_pieces_keep_their_stand_ins(text: str, word: str) -> None:
     pieces = marked_text.call_method(SHIELD, SHIELD.cover(text), "split", (word,), {})
     assert pieces == [SHIELD.cover(piece) for piece in text.split(word)]
+
+
+LOOPS = [
+    "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    "{% macro twice(n) %}{% if n %}{{ twice(n - 1) ~ twice(n - 1) }}{% endif %}{% endmacro %}{{ twice(60) }}",
+    "{% for a in range(99999) %}{% for b in range(99999) if b < 0 %}{% endfor %}{% endfor %}",
+]
+
+
+@pytest.mark.parametrize("source", LOOPS)
+def test_no_template_runs_for_ever(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mashbox.chat.sandbox.MAX_RENDER_S", 0.1)
+    with pytest.raises(ConfigError, match="does not end"):
+        render(source)
+    with pytest.raises(InvalidRequestError, match="it runs for more than"):
+        render("{% if spin %}" + source + "{% endif %}", spin=True)
+
+
+def test_loops_keep_what_they_know() -> None:
+    source = (
+        "{% for a in range(3) %}{{ loop.index }}{{ loop.length }}{{ loop.last }} {% else %}none{% endfor %}"
+    )
+    assert render(source) == "13False 23False 33True "
+    assert render("{% for a in [] %}x{% else %}none{% endfor %}") == "none"

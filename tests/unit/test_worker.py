@@ -13,7 +13,7 @@ import pytest
 from mashbox.config import ModelConfig
 from mashbox.engine import ipc
 from mashbox.engine.core import Core
-from mashbox.engine.types import Accepted, Cancel, Command, Refused, Sampling, Segment, Submit, WorkerEvent
+from mashbox.engine.types import Accepted, Cancel, Command, Sampling, Segment, Submit, WorkerEvent
 from mashbox.engine.worker import Inbox, Outbox
 from tests.scripted import ScriptedBackend
 
@@ -81,14 +81,6 @@ def test_a_cancel_overtakes_the_prompt_being_tokenised(line: Line) -> None:
     line.backend.go.set()
     line.until(lambda: line.core.waiting == 1)
     assert line.said == [Accepted("b", 5)]
-
-
-def test_a_prompt_far_too_long_is_refused_without_tokenising(line: Line) -> None:
-    line.send(submit("a", "x" * 1000))
-    line.until(lambda: bool(line.said))
-    assert line.said == [Refused("a", 1000, 100)]
-    assert not line.backend.asked.is_set()
-    assert line.inbox._preparing == set()
 
 
 def test_the_end_of_the_stream_ends_the_process(line: Line) -> None:

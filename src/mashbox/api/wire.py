@@ -16,6 +16,8 @@ from mashbox.engine.types import Sampling
 from mashbox.errors import InvalidRequestError, ModelNotFoundError
 
 MAX_INT = 2**63 - 1
+MAX_STOP_CHARACTERS = 65_536
+"""All stop strings of a request together; each character costs the worker about 300 bytes."""
 SEED_RANGE = range(-(2**63), 2**64)
 
 StopString = Annotated[str, Meta(min_length=1)]
@@ -61,8 +63,16 @@ class GenerationFields(msgspec.Struct, kw_only=True):
 
     def _stop_strings(self) -> tuple[str, ...]:
         if self.stop is None:
-            return tuple(self.stop_sequences or ())
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+            return _bounded("stop_sequences", tuple(self.stop_sequences or ()))
+        return _bounded("stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
+
+
+def _bounded(param: str, stop: tuple[str, ...]) -> tuple[str, ...]:
+    if sum(map(len, stop)) > MAX_STOP_CHARACTERS:
+        raise InvalidRequestError(
+            f"'{param}' may have {MAX_STOP_CHARACTERS} characters in all at most.", param=param
+        )
+    return stop
 
 
 def unsigned_seed(seed: int | None) -> int:

@@ -7,6 +7,7 @@ Format: magic, version, counts, key-values, tensor descriptions, padding, tensor
 
 from __future__ import annotations
 
+import math
 import mmap
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +31,11 @@ Value = Scalar | tuple[Scalar, ...] | SkippedArray
 KEPT_ARRAY = 1024
 """Arrays of up to this many elements are read, longer ones skipped."""
 
+MOST_LAYERS = 10_000
+"""Far more than any model has; a damaged file that claims more would be counted through for hours."""
+
 _ALIGNMENT = 32
+_MOST_DIMENSIONS = 4
 _STRING, _ARRAY = 8, 9
 _SCALARS: Mapping[int, struct.Struct] = {
     number: struct.Struct(f"<{code}")
@@ -87,6 +92,11 @@ _BLOCKS: Mapping[int, tuple[int, int]] = {
 """Tensor type number -> (elements per block, bytes per block)."""
 
 
+def whole_number(value: Value | None) -> int | None:
+    """A number without its fraction; None for anything else, infinity and NaN included."""
+    return int(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
 @dataclass(frozen=True, slots=True)
 class GgufModel:
     """What the header of a model says; for a split model, of all its parts together."""
@@ -120,9 +130,8 @@ class GgufModel:
     def number(self, name: str) -> int | None:
         """A whole-number setting of this architecture; the largest one where each layer has its own."""
         value = self.setting(name)
-        if isinstance(value, tuple):
-            return max((int(item) for item in value if not isinstance(item, str)), default=None)
-        return int(value) if isinstance(value, (int, float)) else None
+        items = value if isinstance(value, tuple) else (value,)
+        return max((whole for item in items if (whole := whole_number(item)) is not None), default=None)
 
 
 def read_model(paths: Sequence[Path]) -> GgufModel:
@@ -131,7 +140,10 @@ def read_model(paths: Sequence[Path]) -> GgufModel:
     `paths` are all parts in order, one for a model that is not split. Raises ModelFileError.
     """
     headers = [_read_part(path) for path in paths]
-    return GgufModel(headers[0].metadata, sum(header.weights_bytes for header in headers))
+    model = GgufModel(headers[0].metadata, sum(header.weights_bytes for header in headers))
+    if (layers := model.number("block_count") or 0) > MOST_LAYERS:
+        raise ModelFileError(f"{paths[0]} is damaged: it claims to have {layers} layers.")
+    return model
 
 
 def _read_part(path: Path) -> GgufModel:
@@ -262,7 +274,9 @@ class _Reader:
     def tensor(self) -> _Tensor:
         self.string()  # its name
         elements = 1
-        for _ in range(self.scalar(_U32)):
+        if (dimensions := self.scalar(_U32)) > _MOST_DIMENSIONS:
+            raise ValueError(f"a tensor has {dimensions} dimensions")
+        for _ in range(dimensions):
             elements *= self.scalar(_U64)
         per_block, block_bytes = _BLOCKS.get(self.scalar(_U32), (1, 0))
         return _Tensor(self.scalar(_U64), elements * block_bytes // per_block)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rich.filesize import decimal
 
-from mashbox.catalog.gguf import GgufModel
+from mashbox.catalog.gguf import GgufModel, whole_number
 from mashbox.errors import ConfigError, ModelTooBigError
 
 DEFAULT_SLOTS = 4
@@ -122,7 +122,8 @@ def _per_layer(model: GgufModel, name: str, index: int, default: int) -> int:
     value = model.setting(name)
     if isinstance(value, tuple):
         value = value[index] if index < len(value) else None
-    return int(value) if isinstance(value, (int, float)) else default
+    found = whole_number(value)
+    return default if found is None else found
 
 
 def _is_local(model: GgufModel, index: int) -> bool:

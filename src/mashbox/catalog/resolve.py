@@ -141,7 +141,8 @@ def _local_parts(path: Path) -> tuple[Path, ...]:
     parts = tuple(path.with_name(name) for name in part_names(path.name))
     missing = [part.name for part in parts if not part.is_file()]
     if missing == [path.name]:
-        raise ModelFileError(f"{path} does not exist.")
+        fault = "is not a regular file" if path.exists() else "does not exist"
+        raise ModelFileError(f"{path} {fault}.")
     if missing:
         raise ModelFileError(f"{path} is one of {len(parts)} parts; missing beside it: {', '.join(missing)}.")
     return parts

@@ -1,7 +1,7 @@
 """The Jinja environment chat templates run in: Hugging Face's vocabulary, fenced in.
 
 A template comes with the model, so it is not trusted: it cannot reach Python objects, change its
-arguments, or cheaply build texts and numbers of any size. It can still loop for long.
+arguments, build texts and numbers of any size, or loop for ever.
 """
 
 from __future__ import annotations
@@ -9,12 +9,21 @@ from __future__ import annotations
 import json
 import operator
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from types import BuiltinMethodType, CodeType
 from typing import Any, NoReturn
 
-from jinja2 import Environment, Template, TemplateError, TemplateRuntimeError, nodes, pass_environment
+from jinja2 import (
+    Environment,
+    Template,
+    TemplateError,
+    TemplateRuntimeError,
+    nodes,
+    pass_context,
+    pass_environment,
+)
 from jinja2.ext import Extension, LoopControlExtension
 from jinja2.filters import FILTERS, do_format
 from jinja2.parser import Parser
@@ -30,6 +39,8 @@ MAX_CHARACTERS = 64 * 2**20
 """The longest text a template may build."""
 MAX_NUMBER_BITS = 4096
 MAX_WIDTH = 10_000
+MAX_RENDER_S = 5.0
+"""Processor time one rendering may take. A thousand messages take a twentieth of a second."""
 
 TEMPLATE_FAILURES = (
     *(TemplateError, ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError),
@@ -39,11 +50,17 @@ TEMPLATE_FAILURES = (
 
 _AS_WRITTEN = "as written"  # filter names a template cannot spell
 _BOUNDED = "bounded"
+_TICK = "tick"
+_DEADLINE = "the deadline"  # a variable that a template cannot spell
 _WIDE_PERCENT = re.compile(r"%[^a-zA-Z%]*(?:\d{5}|[*])")
 _WIDE_BRACES = re.compile(r":[^{}]*(?:\d{5}|\{)")
 _PADDING = {"center", "ljust", "rjust", "zfill", "expandtabs"}
 _COMPARISONS = ("in", "==", "eq", "equalto", "!=", "ne")
 _ESCAPABLE = re.compile(r"[^\x00-\x7f]")
+
+
+class RenderTimeoutError(TemplateRuntimeError):
+    """The template runs for too long."""
 
 
 class _GenerationTag(Extension):
@@ -80,11 +97,13 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
             "indent": _narrow(FILTERS["indent"]),
             _AS_WRITTEN: _as_written,
             _BOUNDED: _bounded,
+            _TICK: _tick,
         }
         self.tests |= {name: _seeing_test(TESTS[name]) for name in _COMPARISONS}
 
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call something from a template; string methods see through the shield."""
+        _tick(context)
         if isinstance(obj, BuiltinMethodType) and isinstance(obj.__self__, str):
             obj = self._string_method(obj.__self__, obj.__name__)
         return _bounded(super().call(context, obj, *args, **kwargs))
@@ -120,7 +139,8 @@ def bind(code: CodeType, environment: ChatEnvironment) -> Template:
 
 def run(template: Template, variables: Mapping[str, Any]) -> str:
     """The template's output. Raises one of TEMPLATE_FAILURES."""
-    return "".join(_counted(template.generate(variables)))
+    deadline = time.thread_time() + MAX_RENDER_S
+    return "".join(_counted(template.generate({**variables, _DEADLINE: deadline})))
 
 
 def _counted(chunks: Iterator[str]) -> Iterator[str]:
@@ -133,7 +153,12 @@ def _counted(chunks: Iterator[str]) -> Iterator[str]:
 
 
 class _Rewriter(NodeTransformer):
-    """Makes comparisons see through the shield, and `~` mind the size of its result."""
+    """Makes comparisons see through the shield, `~` mind the size of its result, and loops the time."""
+
+    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        node.body.insert(0, nodes.ExprStmt(_call_filter(nodes.Const(None), _TICK), lineno=node.lineno))
+        return node
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
@@ -148,9 +173,18 @@ class _Rewriter(NodeTransformer):
 
 
 def _filtered(node: nodes.Expr, name: str) -> nodes.Expr:
-    if isinstance(node, nodes.Const):
-        return node
+    return node if isinstance(node, nodes.Const) else _call_filter(node, name)
+
+
+def _call_filter(node: nodes.Expr, name: str) -> nodes.Filter:
     return nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
+
+
+@pass_context
+def _tick(context: Context, _: object = None) -> None:
+    """Runs at each turn of a loop and at each call. Needs the context, so it is never folded away."""
+    if time.thread_time() > context[_DEADLINE]:
+        raise RenderTimeoutError(f"it runs for more than {MAX_RENDER_S:.0f} seconds")
 
 
 def _raise_exception(message: str) -> NoReturn:

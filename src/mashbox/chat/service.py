@@ -92,7 +92,7 @@ class ChatService:
             prompt = Segment(request.prompt, parse_special=True)
             return await self._submit((prompt,), (), request.options)
         chat = self.prepare()
-        # In a thread: a conversation of megabytes takes long, and others are served meanwhile.
+        # In a thread: a long conversation, or a template that loops, takes seconds.
         segments = await asyncio.to_thread(chat.template.render, request.messages, **request.template_kwargs)
         return await self._submit(segments, chat.stop, request.options)
 

@@ -10,7 +10,14 @@ from jinja2 import Template, TemplateError, TemplateSyntaxError
 
 from mashbox.chat.normalise import normalise
 from mashbox.chat.probe import find_traits
-from mashbox.chat.sandbox import TEMPLATE_FAILURES, ChatEnvironment, bind, compile_source, run
+from mashbox.chat.sandbox import (
+    TEMPLATE_FAILURES,
+    ChatEnvironment,
+    RenderTimeoutError,
+    bind,
+    compile_source,
+    run,
+)
 from mashbox.chat.shield import ControlLiterals, Shield, private_characters, split_segments
 from mashbox.chat.types import Message
 from mashbox.engine.types import Segment
@@ -104,7 +111,13 @@ class ChatTemplate:
 
     def _render_probe(self, messages: Sequence[Message], content_parts: bool) -> str:
         dicts = [message_dict(message, content_parts=content_parts) for message in messages]
-        return "".join(s.text for s in self._render_dicts(dicts, {"add_generation_prompt": True}))
+        try:
+            segments = self._render_dicts(dicts, {"add_generation_prompt": True})
+        except InvalidRequestError as error:
+            if isinstance(error.__cause__, RenderTimeoutError):
+                raise ConfigError(f"The chat template does not end: {error.__cause__}.") from error
+            raise
+        return "".join(segment.text for segment in segments)
 
 
 def message_dict(message: Message, *, content_parts: bool) -> dict[str, Any]:

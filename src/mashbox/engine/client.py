@@ -161,6 +161,7 @@ class EngineClient:
         be unique.
         """
         self._check_admission()
+        self._check_length(command)
         stream = EventStream(command.id, self)
         self._streams[stream.id] = stream
         try:
@@ -184,6 +185,15 @@ class EngineClient:
                 f"Too many requests are waiting for a slot ({status.waiting}). Please try again later.",
                 retry_after=max(1, min(60, round(wait))),
             )
+
+    def _check_length(self, command: Submit) -> None:
+        """Refuse what cannot fit before its tokens are counted, which can take minutes."""
+        facts = self.status.facts
+        if facts is None:
+            return
+        least = sum(len(segment.text) for segment in command.segments) // facts.longest_piece
+        if least >= facts.context:
+            raise ContextLengthError(least, facts.context, counted=False)
 
     def forget(self, stream: EventStream) -> None:
         """A stream was given up: the worker drops its request."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -102,6 +103,8 @@ class LlamaBackend:
 
     def __init__(self, config: ModelConfig, progress: Callable[[float], None]) -> None:
         self._log = LibraryLog()
+        # Else a failed assertion of the library attaches a debugger, which holds the restart up for seconds.
+        os.environ.setdefault("GGML_NO_BACKTRACE", "1")
         lib.llama_backend_init()
         self._model = self._load_model(config, progress)
         self._context = self._create_context(config)

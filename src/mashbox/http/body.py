@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TypeVar
 
@@ -14,6 +15,8 @@ from mashbox.http.json import JSON
 T = TypeVar("T")
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
+SMALL_BODY_BYTES = 64 * 1024
+"""Larger bodies are decoded in a thread: other clients are served meanwhile."""
 
 
 async def read_json(request: Request, decoder: msgspec.json.Decoder[T]) -> T:
@@ -23,7 +26,10 @@ async def read_json(request: Request, decoder: msgspec.json.Decoder[T]) -> T:
     client leaves while it sends, ClientGoneError.
     """
     require_json(request)
-    return decode_json(await read_body(request), decoder)
+    body = await read_body(request)
+    if len(body) <= SMALL_BODY_BYTES:
+        return decode_json(body, decoder)
+    return await asyncio.to_thread(decode_json, body, decoder)
 
 
 def require_json(request: Request) -> None:
@@ -68,6 +74,8 @@ def decode_json(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError:
+            if not _SURROGATE.search(body):
+                raise
             mended = mend_surrogates(body)
             if mended == body:
                 raise
@@ -80,8 +88,10 @@ def decode_json(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         raise InvalidRequestError("The request body is nested too deeply.") from None
 
 
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+# At most 4096 in one match: between matches other threads get the interpreter.
 _SURROGATES = re.compile(
-    rb"((?:[^\\]|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB]HH\\u[dD][c-fC-F]HH)++)|\\u[dD][89a-fA-F]HH".replace(
+    rb"((?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB]HH\\u[dD][c-fC-F]HH){1,4096}+)|\\u[dD][89a-fA-F]HH".replace(
         b"H", b"[0-9a-fA-F]"
     ),
     re.DOTALL,
