@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 
 from mashbox.errors import BodyTooLargeError, InvalidRequestError, MediaTypeError
-from mashbox.http.body import decode_json, mend_surrogates, read_body, require_json
+from mashbox.http.body import MAX_BODY_BYTES, decode_json, mend_surrogates, read_body, require_json
 
 
 class Inner(msgspec.Struct):
@@ -134,11 +134,17 @@ def test_longer_bodies_are_refused(request_: Request) -> None:
     assert caught.value.status == 413
 
 
-@pytest.mark.parametrize("filler", [b"a", rb"\u00e9", rb"\n", rb"\ud83d\ude00", rb"\ud83d"])
-def test_large_bodies_are_mended_wherever_a_match_is_cut(filler: bytes) -> None:
-    body = b'"' + filler * 10_000 + rb"\ud83d" + b'"'
-    kept = rb"\ufffd" if filler == rb"\ud83d" else filler
-    assert mend_surrogates(body) == b'"' + kept * 10_000 + rb"\ufffd" + b'"'
+@pytest.mark.parametrize("filler", [b"a", rb"\u00e9", rb"\n", rb"\ud83d\ude00"])
+@pytest.mark.parametrize("count", [16_383, 16_384, 50_000])
+def test_large_bodies_are_mended_wherever_a_match_is_cut(filler: bytes, count: int) -> None:
+    body = b'"' + filler * count + rb"\ud83d" + b'"'
+    assert mend_surrogates(body) == b'"' + filler * count + rb"\ufffd" + b'"'
+
+
+def test_a_half_at_the_end_of_the_largest_body_is_mended() -> None:
+    text = rb"\n" * (MAX_BODY_BYTES // 2 - 8)
+    assert mend_surrogates(text + rb"\ud83d") == text + rb"\ufffd"
+    assert mend_surrogates(rb"\ud83d" * 1000 + text[-1000:]) == rb"\ufffd" * 1000 + text[-1000:]
 
 
 def test_bodies_without_surrogates_are_not_mended(monkeypatch: pytest.MonkeyPatch) -> None:

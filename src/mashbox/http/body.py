@@ -89,19 +89,24 @@ def decode_json(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-# At most 4096 in one match: between matches other threads get the interpreter.
+# At most 16384 in one match: between matches other threads get the interpreter.
 _SURROGATES = re.compile(
-    rb"((?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB]HH\\u[dD][c-fC-F]HH){1,4096}+)|\\u[dD][89a-fA-F]HH".replace(
+    rb"((?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB]HH\\u[dD][c-fC-F]HH){1,16384}+)|\\u[dD][89a-fA-F]HH".replace(
         b"H", b"[0-9a-fA-F]"
     ),
     re.DOTALL,
 )
 _REPLACEMENT = rb"\ufffd"
+_MOST_MENDED = 4000
+"""Clients cut a text at its ends: a body with more than a thousand halves is not worth the time.
+Counted in matches: the text of the largest body makes a thousand, and each half ends one early."""
 
 
 def mend_surrogates(body: bytes) -> bytes:
-    r"""The same JSON text with unpaired `\ud800`-`\udfff` escapes as `\ufffd`."""
-    return _SURROGATES.sub(lambda found: found[1] or _REPLACEMENT, body)
+    r"""The same JSON text with unpaired `\ud800`-`\udfff` escapes, the first 1000 at least, as `\ufffd`."""
+    if _SURROGATE.search(body) is None:
+        return body
+    return _SURROGATES.sub(lambda found: found[1] or _REPLACEMENT, body, count=_MOST_MENDED)
 
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
