@@ -40,7 +40,7 @@ class Scenario(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """Tokens per second over all streams, from the first token of any to the last of all."""
+    """Tokens per second over all streams, while all of them run."""
 
     streams: int
     tokens: int
@@ -58,13 +58,16 @@ class Decode:
         return [Ask(ENDLESS[place % len(ENDLESS)], self.tokens) for place in range(self.streams)]
 
     def measure(self, client: Client, round_name: str) -> float:
-        """Tokens after the very first one, divided by the time they took."""
+        """Tokens per second while every stream runs: from the last one's first token to the first one's last."""
         answers = client.ask_all(self.asks)
         for answer in answers:
             check_complete(answer, self.tokens)
-        first = min(answer.arrivals[0] for answer in answers)
-        last = max(answer.arrivals[-1] for answer in answers)
-        return (self.streams * self.tokens - 1) / (last - first)
+        begin = max(answer.arrivals[0] for answer in answers)
+        end = min(answer.arrivals[-1] for answer in answers)
+        if begin >= end:
+            raise BenchError("The streams did not run at the same time; give them more tokens.")
+        tokens = sum(begin < arrival <= end for answer in answers for arrival in answer.arrivals)
+        return tokens / (end - begin)
 
     def ceiling(self, limits: Limits, work: Work) -> float | None:
         """See `Limits.decode_rate`."""

@@ -137,3 +137,13 @@ def test_any_course_of_events_keeps_every_slot_and_every_request_once(course: li
         assert scheduler.seated <= 3
     admit_all(scheduler)
     assert scheduler.waiting == 0 or scheduler.seated == 3
+
+
+def test_running_rows_stand_in_the_order_of_their_slots() -> None:
+    scheduler: Scheduler[Job] = Scheduler(3, GRID)
+    for name, length in (("a", 3 * GRID), ("b", GRID), ("c", 2 * GRID)):
+        scheduler.enqueue(Job(name, [1] * length))
+    admit_all(scheduler)
+    while (chunk := scheduler.next_chunk()) is not None:
+        scheduler.prefilled(chunk)
+    assert [seat.slot.index for seat in scheduler.running] == [0, 1, 2]

@@ -7,6 +7,7 @@ prefilling requests take turns chunk by chunk.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass
@@ -59,7 +60,10 @@ class Scheduler(Generic[J]):
 
     @property
     def running(self) -> list[Seat[J]]:
-        """Seats whose prompt is complete, one decode row each."""
+        """Seats whose prompt is complete, one decode row each, in the order of their slots.
+
+        llama.cpp computes rows together only as far as their slots follow one another.
+        """
         return self._running
 
     @property
@@ -112,7 +116,10 @@ class Scheduler(Generic[J]):
         """The chunk is in the slot's state: it is the next request's turn, after the last one this runs."""
         chunk.seat.slot.tokens.extend(chunk.tokens)
         self._prefilling.remove(chunk.seat)
-        (self._running if chunk.last else self._prefilling).append(chunk.seat)
+        if chunk.last:
+            insort(self._running, chunk.seat, key=lambda seat: seat.slot.index)
+        else:
+            self._prefilling.append(chunk.seat)
 
     def release(self, seat: Seat[J]) -> None:
         """The request has left; its slot keeps its state for a follow-up."""
