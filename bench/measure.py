@@ -58,7 +58,7 @@ class Decode:
         return [Ask(ENDLESS[place % len(ENDLESS)], self.tokens) for place in range(self.streams)]
 
     def measure(self, client: Client, round_name: str) -> float:
-        """Tokens per second while every stream runs: from the last one's first token to the first one's last."""
+        """Tokens per second from the last stream's first token to the first stream's last one."""
         answers = client.ask_all(self.asks)
         for answer in answers:
             check_complete(answer, self.tokens)

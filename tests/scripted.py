@@ -50,6 +50,7 @@ class ScriptedBackend:
             context=config.context,
             slots=config.slots,
             grid=64,
+            widest=64,
             vocab_size=261,
             longest_piece=1,
             chat_template=TEMPLATE,

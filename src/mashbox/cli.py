@@ -26,7 +26,7 @@ from mashbox.catalog.recommended import recommended_sampling
 from mashbox.catalog.resolve import ResolvedModel, list_models, pull, resolve
 from mashbox.chat.template import ChatTemplate
 from mashbox.chat.template_source import load_template_file
-from mashbox.config import PREFILL_CHUNK, ModelConfig, WorkerConfig
+from mashbox.config import PREFILL_ROWS, ModelConfig, WorkerConfig
 from mashbox.engine.types import ModelFacts, Sampling
 from mashbox.errors import ConfigError
 
@@ -180,7 +180,7 @@ def run(
     resolved = resolve(model, reporter_for(Console(stderr=True)))
     model_id = _checked_id(alias or resolved.model_id)
     header = read_model(resolved.paths)
-    settings = MemorySettings(cache_type_k.value, cache_type_v.value, cache_ram, ubatch=PREFILL_CHUNK)
+    settings = MemorySettings(cache_type_k.value, cache_type_v.value, cache_ram, ubatch=PREFILL_ROWS)
     ctx, slots = _fit(header, settings, ctx, slots)
     threads = threads or machine.physical_cores()
     deployment = server.Deployment(

@@ -6,9 +6,12 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PREFILL_CHUNK = 128
+PREFILL_CHUNK = 64
 """Tokens of one prefill call. The library's results do not depend on where a prompt is cut as long as
 every cut is a multiple of 64 tokens (seen with flash attention on an AVX-512 CPU)."""
+
+PREFILL_ROWS = 512
+"""Most tokens of one prefill call when nothing else runs: weights are read once for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class ModelConfig:
     flash_attn: str = "auto"
     rope_scaling: str = "auto"
     prefill_chunk: int = PREFILL_CHUNK
+    prefill_rows: int = PREFILL_ROWS
 
 
 @dataclass(frozen=True, slots=True)

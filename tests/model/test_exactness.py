@@ -5,9 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from mashbox.config import ModelConfig
+from mashbox.engine.llama import LlamaBackend
+from mashbox.engine.types import Segment
 from tests.model.conftest import DEMO, Box, run_box
 
 OPTIONS = ("--ctx", "2048", "--slots", "8", "--threads", "2")
@@ -68,3 +72,22 @@ def test_long_prompts_alone_as_beside_seven_others_without_flash_attention(plain
     alone = texts(plain_box, asked, together=False)
     flush_slots(plain_box)
     assert texts(plain_box, asked, together=True) == alone
+
+
+def test_a_prompt_in_wide_calls_or_narrow_ones_gives_the_same_scores_to_the_bit(demo_file: Path) -> None:
+    """What the scheduler relies on when it widens a call; flash attention on, as by default."""
+    backend = LlamaBackend(ModelConfig(str(demo_file), context=2048, slots=2, threads=2), lambda _: None)
+    grid, widest = backend.facts.grid, backend.facts.widest
+    prompt = backend.tokenize([Segment(prompts([1100])[0], True)])
+    scores = []
+    for slot, size in enumerate((grid, widest)):
+        full = len(prompt) // grid * grid
+        for start in range(0, full, size):
+            backend.prefill(slot, start, prompt[start : min(start + size, full)], False)
+        logits = backend.prefill(slot, full, prompt[full:], True)
+        assert logits is not None
+        scores.append(logits.copy())
+    backend.close()
+    assert len(prompt) > 2 * widest - grid
+    assert len(prompt) % grid
+    assert (scores[0] == scores[1]).all()

@@ -49,7 +49,7 @@ def test_a_prompt_goes_to_the_slot_that_knows_most_of_it_else_to_the_least_recen
 
 @given(st.integers(1, 60), st.integers(0, 60))
 def test_chunks_end_at_absolute_multiples_of_the_grid(length: int, known: int) -> None:
-    scheduler: Scheduler[Job] = Scheduler(1, GRID)
+    scheduler: Scheduler[Job] = Scheduler(1, GRID, GRID)
     prompt = list(range(length))
     scheduler.enqueue(Job("a", prompt))
     seated = scheduler.admit()
@@ -72,7 +72,7 @@ def test_chunks_end_at_absolute_multiples_of_the_grid(length: int, known: int) -
 
 
 def test_prompts_take_turns_so_a_short_one_is_not_held_up_by_a_long_one() -> None:
-    scheduler: Scheduler[Job] = Scheduler(2, GRID)
+    scheduler: Scheduler[Job] = Scheduler(2, GRID, GRID)
     scheduler.enqueue(Job("long", [1] * 10 * GRID))
     scheduler.enqueue(Job("short", [2] * GRID))
     admit_all(scheduler)
@@ -84,7 +84,7 @@ def test_prompts_take_turns_so_a_short_one_is_not_held_up_by_a_long_one() -> Non
 
 
 def test_a_chunk_that_is_put_off_does_not_lose_its_turn() -> None:
-    scheduler: Scheduler[Job] = Scheduler(2, GRID)
+    scheduler: Scheduler[Job] = Scheduler(2, GRID, GRID)
     for name in "ab":
         scheduler.enqueue(Job(name, [1] * 10 * GRID))
     admit_all(scheduler)
@@ -99,7 +99,7 @@ def test_a_chunk_that_is_put_off_does_not_lose_its_turn() -> None:
 
 
 def test_the_line_is_first_come_first_served_and_slots_are_never_lost() -> None:
-    scheduler: Scheduler[Job] = Scheduler(2, GRID)
+    scheduler: Scheduler[Job] = Scheduler(2, GRID, GRID)
     for name in "abcd":
         scheduler.enqueue(Job(name, [1] * 3))
     assert admit_all(scheduler) == ["a", "b"]
@@ -115,7 +115,7 @@ def test_the_line_is_first_come_first_served_and_slots_are_never_lost() -> None:
 
 @given(st.lists(st.sampled_from(["enqueue", "admit", "chunk", "release", "drop"]), max_size=60))
 def test_any_course_of_events_keeps_every_slot_and_every_request_once(course: list[str]) -> None:
-    scheduler: Scheduler[Job] = Scheduler(3, GRID)
+    scheduler: Scheduler[Job] = Scheduler(3, GRID, GRID)
     made: list[str] = []
     gone: set[str] = set()
     for number, event in enumerate(course):
@@ -140,10 +140,38 @@ def test_any_course_of_events_keeps_every_slot_and_every_request_once(course: li
 
 
 def test_running_rows_stand_in_the_order_of_their_slots() -> None:
-    scheduler: Scheduler[Job] = Scheduler(3, GRID)
+    scheduler: Scheduler[Job] = Scheduler(3, GRID, GRID)
     for name, length in (("a", 3 * GRID), ("b", GRID), ("c", 2 * GRID)):
         scheduler.enqueue(Job(name, [1] * length))
     admit_all(scheduler)
     while (chunk := scheduler.next_chunk()) is not None:
         scheduler.prefilled(chunk)
     assert [seat.slot.index for seat in scheduler.running] == [0, 1, 2]
+
+
+@given(st.integers(1, 100), st.integers(0, 60))
+def test_wide_calls_end_at_cuts_and_leave_the_last_piece_alone(length: int, known: int) -> None:
+    scheduler: Scheduler[Job] = Scheduler(1, GRID, 4 * GRID)
+    scheduler.enqueue(Job("a", list(range(length))))
+    seated = scheduler.admit()
+    assert seated is not None
+    seated[0].slot.tokens.extend(range(min(known, length - 1)))
+    while (chunk := scheduler.next_chunk()) is not None:
+        end = chunk.start + len(chunk.tokens)
+        assert len(chunk.tokens) <= 4 * GRID
+        assert end % GRID == 0 or chunk.start >= length // GRID * GRID
+        assert chunk.last == (end == length)
+        scheduler.prefilled(chunk)
+    assert seated[0].slot.tokens == list(range(length))
+
+
+def test_calls_are_narrow_while_something_is_decoded() -> None:
+    scheduler: Scheduler[Job] = Scheduler(2, GRID, 4 * GRID)
+    scheduler.enqueue(Job("short", [1]))
+    scheduler.enqueue(Job("long", [2] * 10 * GRID))
+    admit_all(scheduler)
+    sizes = []
+    while (chunk := scheduler.next_chunk()) is not None:
+        sizes.append(len(chunk.tokens))
+        scheduler.prefilled(chunk)
+    assert sizes == [1] + [GRID] * 10

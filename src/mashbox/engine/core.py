@@ -63,7 +63,9 @@ class Core:
         self._backend = backend
         self._publish = publish
         self._clock = clock
-        self._scheduler: Scheduler[Generation] = Scheduler(backend.facts.slots, backend.facts.grid)
+        self._scheduler: Scheduler[Generation] = Scheduler(
+            backend.facts.slots, backend.facts.grid, backend.facts.widest
+        )
         self._events: list[RequestEvent] = []
         self._token_s = 0.0
         self.steps = 0

@@ -110,7 +110,7 @@ class LlamaBackend:
         self._context = self._create_context(config)
         self._memory = lib.llama_get_memory(self._context)
         self._vocab = lib.llama_model_get_vocab(self._model)
-        self._batch = Batch(max(config.prefill_chunk, config.slots))
+        self._batch = Batch(max(config.prefill_rows, config.slots))
         self._vocab_size = int(lib.llama_vocab_n_tokens(self._vocab))
         self._window = int(lib.llama_model_n_swa(self._model))
         self._pieces = [self._read_piece(token) for token in range(self._vocab_size)]
@@ -147,7 +147,7 @@ class LlamaBackend:
         params = lib.llama_context_default_params()
         params.n_ctx = config.context * config.slots
         params.n_seq_max = config.slots
-        params.n_batch = params.n_ubatch = max(config.prefill_chunk, config.slots)
+        params.n_batch = params.n_ubatch = max(config.prefill_rows, config.slots)
         params.n_threads = params.n_threads_batch = config.threads
         params.kv_unified = False
         params.flash_attn_type = FLASH_ATTN[config.flash_attn]
@@ -175,6 +175,7 @@ class LlamaBackend:
             context=min(config.context, int(lib.llama_n_ctx_seq(self._context))),
             slots=config.slots,
             grid=config.prefill_chunk,
+            widest=config.prefill_rows,
             vocab_size=self._vocab_size,
             longest_piece=longest,
             chat_template=template.decode("utf-8", "replace") if template else None,

@@ -1,8 +1,8 @@
 """Which requests hold a slot, and what each step computes. Pure: no clock, no model.
 
 A request waits (first come, first served), holds one slot while it prefills and then runs, and
-leaves. Prefill is cut at absolute multiples of `grid` tokens, whatever else is going on, and the
-prefilling requests take turns chunk by chunk.
+leaves. Prefill is cut at absolute multiples of `grid` tokens; while nothing is decoded, up to `widest`
+tokens between cuts go into one call. The prefilling requests take turns call by call.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ class Chunk(Generic[J]):
 class Scheduler(Generic[J]):
     """Slots, the waiting line, the prefill rota and the running rows."""
 
-    def __init__(self, slots: int, grid: int) -> None:
+    def __init__(self, slots: int, grid: int, widest: int) -> None:
         self._grid = grid
+        self._widest = widest
         self._free = [SlotState(index) for index in range(slots)]
         self._waiting: deque[J] = deque()
         self._prefilling: deque[Seat[J]] = deque()
@@ -109,8 +110,20 @@ class Scheduler(Generic[J]):
         seat = self._prefilling[0]
         start = len(seat.slot.tokens)
         prompt = seat.job.prompt
-        end = min(len(prompt), (start // self._grid + 1) * self._grid)
+        end = self._cut(start, len(prompt))
         return Chunk(seat, start, prompt[start:end], end == len(prompt))
+
+    def _cut(self, start: int, length: int) -> int:
+        """Where the call that begins at `start` ends: the next cut, or a later one while nothing is decoded.
+
+        A prompt's last piece, shorter than the grid, always is a call of its own.
+        """
+        following = (start // self._grid + 1) * self._grid
+        if following > length:
+            return length
+        if self._running:
+            return following
+        return max(following, min(start + self._widest, length) // self._grid * self._grid)
 
     def prefilled(self, chunk: Chunk[J]) -> None:
         """The chunk is in the slot's state: it is the next request's turn, after the last one this runs."""

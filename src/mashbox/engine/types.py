@@ -137,6 +137,8 @@ class ModelFacts(msgspec.Struct, frozen=True):
     slots: int
     grid: int
     """Prefill is cut at multiples of this many tokens."""
+    widest: int
+    """Most tokens of one prefill call: whole chunks of the grid may go together, with the same result."""
     vocab_size: int
     longest_piece: int
     """Most characters one token can stand for."""
