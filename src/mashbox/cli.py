@@ -205,7 +205,6 @@ def run(
                 rope_scaling=rope_scaling,
             ),
             log_level=log_level.value,
-            environment=machine.thread_placement(threads),
         ),
         paths=resolved.paths,
         chat_template=template,

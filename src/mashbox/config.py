@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 PREFILL_CHUNK = 64
@@ -37,15 +37,11 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """Everything a worker process is told at its start.
-
-    `backend` is module:callable; `environment` is added to what the process inherits.
-    """
+    """Everything a worker process is told at its start. `backend` is module:callable."""
 
     model: ModelConfig
     backend: str = "mashbox.engine.llama:LlamaBackend"
     log_level: str = "info"
-    environment: dict[str, str] = field(default_factory=dict)
 
 
 def cache_dir() -> Path:

@@ -23,17 +23,6 @@ def physical_cores() -> int:
     return max(1, len(cores))
 
 
-def thread_placement(threads: int) -> dict[str, str]:
-    """Environment that keeps each computing thread on a core of its own, when they use all cores.
-
-    Otherwise the scheduler may put two on one core after a short interruption, and every thread waits
-    for the slowest. Nothing is set when the user has set something.
-    """
-    if threads < len(os.sched_getaffinity(0)) or any(name.startswith("OMP_") for name in os.environ):
-        return {}
-    return {"OMP_PROC_BIND": "true"}
-
-
 def _siblings(cpu: int) -> str:
     try:
         return (_CPUS / f"cpu{cpu}/topology/thread_siblings_list").read_text().strip()

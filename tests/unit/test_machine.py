@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import select
 import socket
 
@@ -31,15 +30,6 @@ def test_a_port_that_listens_cannot_be_bound_or_listened_on() -> None:
                 machine.listen(second)
         with pytest.raises(ConfigError, match=f"port {port}: Address already in use"):
             machine.bind("127.0.0.1", port)
-
-
-def test_threads_are_placed_only_when_they_use_every_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(os, "environ", {})
-    assert machine.thread_placement(1) == {}
-    assert machine.thread_placement(2) == {"OMP_PROC_BIND": "true"}
-    monkeypatch.setattr(os, "environ", {"OMP_PLACES": "cores"})
-    assert machine.thread_placement(2) == {}
 
 
 def test_a_client_that_takes_nothing_is_dropped_though_bytes_wait(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import socket
 import sys
 import time
@@ -146,7 +145,6 @@ class Supervisor:
                 process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-m", "mashbox.engine.worker", str(theirs.fileno()), config),
                     stdin=asyncio.subprocess.DEVNULL,
-                    env={**os.environ, **self._config.environment},
                     pass_fds=[theirs.fileno()],
                     start_new_session=True,
                 )
