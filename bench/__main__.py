@@ -1,4 +1,4 @@
-"""`python -m bench`: start both servers, alternate the scenarios, print and save what came out."""
+"""`python -m bench`: start both servers for each pair, alternate the scenarios, print and save the result."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bench import ours, peer
@@ -114,12 +115,11 @@ def run(options: argparse.Namespace) -> Result:
     launches = _launches(setup, options.self_test)
     for launch in launches:
         print(f"{launch.name}: {shlex.join(launch.command)}", flush=True)
-    with ExitStack() as stack:
-        left, right = (_start(launch, options.route, stack) for launch in launches)
+    start = partial(_start, launches, options.route)
+    with start() as (left, right):
         scenarios = _scenarios(sizes, left, right)
-        warm_up(scenarios, (left, right))
         idle = check_idle((left, right))
-        rows = compare(scenarios, left, right, options.pairs or sizes.pairs, say=_say)
+    rows = compare(scenarios, start, options.pairs or sizes.pairs, say=_say)
     shares = (
         measure_engine_shares(setup, sizes.streams, sizes.decode_tokens) if options.self_test is None else []
     )
@@ -151,9 +151,19 @@ def _launches(setup: Setup, self_test: str | None) -> tuple[Launch, Launch]:
     return peer.launch(setup, logs, shlex.split(self_test), "llama-server 2"), right
 
 
-def _start(launch: Launch, route: Route, stack: ExitStack) -> Side:
+@contextmanager
+def _start(launches: tuple[Launch, Launch], route: Route) -> Iterator[tuple[Side, Side]]:
+    """Both servers, started and warm, until the block ends."""
+    with ExitStack() as stack:
+        left, right = (_start_side(launch, route, stack) for launch in launches)
+        yield left, right
+
+
+def _start_side(launch: Launch, route: Route, stack: ExitStack) -> Side:
     server = stack.enter_context(Server(launch))
-    return Side(server, stack.enter_context(Client(server.port, route)))
+    client = stack.enter_context(Client(server.port, route))
+    warm_up(client)
+    return Side(server, client)
 
 
 def _scenarios(sizes: Sizes, left: Side, right: Side) -> list[Scenario]:

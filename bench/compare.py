@@ -1,19 +1,26 @@
-"""Runs every scenario on both sides in turn, in one sitting."""
+"""Runs every scenario on both sides in turn, each pair on servers just started.
+
+Two starts of one server differ by more than most changes do: where its memory lies counts.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from bench.errors import BenchError
-from bench.load import Client
+from bench.load import Ask, Client
 from bench.measure import Scenario
 from bench.process import Server
+from bench.prompts import ENDLESS, fresh_text
 from bench.report import Pair, Row, number
 
 SETTLE_S = 0.2
 """Pause before each measurement, so that the other side has come to rest."""
+WARM_UP_TOKENS = 32
+WARM_UP_WORDS = 300
 IDLE_S = 2.0
 IDLE_SHARE = 0.02
 """Part of one core that an idle server may use while the other one is measured."""
@@ -27,19 +34,22 @@ class Side:
     client: Client
 
 
-def compare(
-    scenarios: Sequence[Scenario], ours: Side, peer: Side, pairs: int, say: Callable[[str], None]
-) -> list[Row]:
+Start = Callable[[], AbstractContextManager[tuple[Side, Side]]]
+"""Starts both servers, ours first; leaving ends them."""
+
+
+def compare(scenarios: Sequence[Scenario], start: Start, pairs: int, say: Callable[[str], None]) -> list[Row]:
     """One row per scenario. Scenarios alternate within a pair; the order of sides from pair to pair."""
     taken: list[list[Pair]] = [[] for _ in scenarios]
     for number_of_pair in range(pairs):
-        for scenario, so_far in zip(scenarios, taken, strict=True):
-            pair = _measure_pair(scenario, ours, peer, number_of_pair)
-            so_far.append(pair)
-            say(
-                f"pair {number_of_pair + 1}/{pairs}  {scenario.title}: {ours.server.name} "
-                f"{number(pair.ours)}, {peer.server.name} {number(pair.peer)} {scenario.unit}"
-            )
+        with start() as (ours, peer):
+            for scenario, so_far in zip(scenarios, taken, strict=True):
+                pair = _measure_pair(scenario, ours, peer, number_of_pair)
+                so_far.append(pair)
+                say(
+                    f"pair {number_of_pair + 1}/{pairs}  {scenario.title}: {ours.server.name} "
+                    f"{number(pair.ours)}, {peer.server.name} {number(pair.peer)} {scenario.unit}"
+                )
     return [
         Row(scenario.title, scenario.unit, scenario.more_is_better, tuple(values))
         for scenario, values in zip(scenarios, taken, strict=True)
@@ -63,11 +73,10 @@ def _measure(scenario: Scenario, side: Side, round_name: str) -> float:
         raise BenchError(f"{side.server.name}, {scenario.title}: {error}") from error
 
 
-def warm_up(scenarios: Sequence[Scenario], sides: Sequence[Side]) -> None:
-    """Every scenario once on every side, not recorded."""
-    for side in sides:
-        for scenario in scenarios:
-            _measure(scenario, side, "warm-up")
+def warm_up(client: Client) -> None:
+    """Some decoding and some prefill, not recorded."""
+    client.ask_all([Ask(prompt, WARM_UP_TOKENS) for prompt in ENDLESS])
+    client.ask(Ask(fresh_text(WARM_UP_WORDS, "warm-up"), 1))
 
 
 def check_idle(sides: Sequence[Side]) -> dict[str, float]:

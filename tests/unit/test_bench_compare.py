@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -55,7 +56,7 @@ def sides(monkeypatch: pytest.MonkeyPatch) -> tuple[Side, Side]:
 def test_sides_alternate_and_swap(sides: tuple[Side, Side]) -> None:
     scenario = Recorder()
     said: list[str] = []
-    (row,) = compare([scenario], *sides, pairs=3, say=said.append)
+    (row,) = compare([scenario], lambda: nullcontext(sides), pairs=3, say=said.append)
     order = [name for name, _ in scenario.seen]
     assert order == ["ours", "peer", "peer", "ours", "ours", "peer"]
     assert [name for _, name in scenario.seen] == ["0", "0", "1", "1", "2", "2"]
@@ -65,7 +66,7 @@ def test_sides_alternate_and_swap(sides: tuple[Side, Side]) -> None:
 
 def test_errors_name_the_side_and_the_scenario(sides: tuple[Side, Side]) -> None:
     with pytest.raises(BenchError, match="ours, turns: too few tokens"):
-        compare([Broken()], *sides, pairs=1, say=lambda line: None)
+        compare([Broken()], lambda: nullcontext(sides), pairs=1, say=lambda line: None)
 
 
 WORK = Work(weight_bytes=1000, parameters=100, vocab=10, width=4, layers=2, attention_width=4, tied=True)

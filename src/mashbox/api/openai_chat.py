@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -11,6 +12,7 @@ from starlette.responses import Response
 
 from mashbox.api.openai_answer import FINISH_REASONS, AnswerHead, chat_timings, chat_usage, new_head
 from mashbox.api.openai_messages import ChatMessage, neutral_messages
+from mashbox.api.reply import stream_reply, whole_reply
 from mashbox.api.settings import ServeConfig
 from mashbox.api.wire import GenerationFields, check_model, check_one_answer, no_log_probabilities
 from mashbox.chat.service import ChatService
@@ -20,7 +22,6 @@ from mashbox.errors import InvalidRequestError, RequestError
 from mashbox.http.body import read_json
 from mashbox.http.connection import while_connected
 from mashbox.http.errors import error_body
-from mashbox.http.json import json_response
 from mashbox.http.sse import COMMENT, DONE, EventStreamResponse, StreamLimits, data
 
 
@@ -74,13 +75,8 @@ class ChatCompletions:
         answer = await while_connected(request.receive, self._chat.answer(chat_request))
         head = new_head("chatcmpl-", self._model_id)
         if body.stream:
-            renderer = ChatStream(head, body.include_usage)
-            return EventStreamResponse(answer, renderer, answer.close, self._limits)
-        try:
-            whole = await while_connected(request.receive, answer.whole())
-        finally:
-            answer.close()
-        return json_response(render_response(head, whole))
+            return stream_reply(answer, ChatStream(head, body.include_usage), self._limits)
+        return await whole_reply(request, answer, partial(render_response, head))
 
 
 def parse_request(body: ChatCompletionRequest, defaults: Sampling) -> ChatRequest:

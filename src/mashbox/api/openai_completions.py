@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mashbox.api.openai_answer import FINISH_REASONS, AnswerHead, new_head, token_usage
+from mashbox.api.reply import stream_reply, whole_reply
 from mashbox.api.settings import ServeConfig
 from mashbox.api.wire import GenerationFields, check_model, check_one_answer, no_log_probabilities
 from mashbox.chat.service import Answer, ChatService
@@ -18,7 +20,6 @@ from mashbox.errors import ContextLengthError, InvalidRequestError, RequestError
 from mashbox.http.body import read_json
 from mashbox.http.connection import while_connected
 from mashbox.http.errors import error_body
-from mashbox.http.json import json_response
 from mashbox.http.sse import COMMENT, DONE, EventStreamResponse, StreamLimits, data
 
 
@@ -50,12 +51,8 @@ class Completions:
         head = new_head("cmpl-", self._model_id)
         seed = prompt_request.options.sampling.seed
         if body.stream:
-            return EventStreamResponse(answer, CompletionStream(head, seed), answer.close, self._limits)
-        try:
-            whole = await while_connected(request.receive, answer.whole())
-        finally:
-            answer.close()
-        return json_response(render_response(head, seed, whole))
+            return stream_reply(answer, CompletionStream(head, seed), self._limits)
+        return await whole_reply(request, answer, partial(render_response, head, seed))
 
     async def _start(self, request: PromptRequest) -> Answer:
         try:
