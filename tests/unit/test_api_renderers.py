@@ -79,7 +79,7 @@ def test_chat_stream_with_usage() -> None:
 
 
 def test_chat_whole() -> None:
-    whole = WholeAnswer("hello", Done(FinishReason.STOP_STRING, USAGE, "x"))
+    whole = WholeAnswer((Text("hello"),), Done(FinishReason.STOP_STRING, USAGE, "x"))
     body = as_json(openai_chat.render_response(HEAD, whole))
     ChatCompletion.model_validate(body, strict=True)
     assert body["choices"] == [
@@ -107,7 +107,7 @@ def test_completion_stream() -> None:
 
 
 def test_completion_whole() -> None:
-    whole = WholeAnswer("hello", Done(FinishReason.STOP, USAGE))
+    whole = WholeAnswer((Text("hello"),), Done(FinishReason.STOP, USAGE))
     body = as_json(openai_completions.render_response(HEAD, 7, whole))
     Completion.model_validate(body, strict=True)
     assert body == {

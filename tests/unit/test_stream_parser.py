@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from mashbox.chat.stream_parser import PlainText
 from mashbox.chat.types import Text
+from mashbox.engine.types import TextDelta
 
 
 def test_plain_text_passes_as_it_comes() -> None:
     parser = PlainText()
-    assert [*parser.feed("a"), *parser.feed("<think>"), *parser.finish()] == [Text("a"), Text("<think>")]
+    deltas = [TextDelta("id", "a"), TextDelta("id", "<think>")]
+    events = [event for delta in deltas for event in parser.feed(delta)]
+    assert [*events, *parser.finish()] == [Text("a"), Text("<think>")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from functools import partial
 from typing import Annotated, Any
 
@@ -11,12 +12,29 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mashbox.api.openai_answer import FINISH_REASONS, AnswerHead, chat_timings, chat_usage, new_head
-from mashbox.api.openai_messages import ChatMessage, neutral_messages
+from mashbox.api.openai_messages import (
+    ChatMessage,
+    ChatTool,
+    ChoiceField,
+    neutral_choice,
+    neutral_messages,
+    neutral_tools,
+)
 from mashbox.api.reply import stream_reply, whole_reply
 from mashbox.api.settings import ServeConfig
 from mashbox.api.wire import GenerationFields, check_model, check_one_answer, no_log_probabilities
 from mashbox.chat.service import ChatService
-from mashbox.chat.types import ChatEvent, ChatRequest, Done, Text, WholeAnswer
+from mashbox.chat.types import (
+    Begun,
+    Call,
+    ChatEvent,
+    ChatRequest,
+    Done,
+    Text,
+    Thinking,
+    ThinkingWish,
+    WholeAnswer,
+)
 from mashbox.engine.types import Sampling
 from mashbox.errors import InvalidRequestError, RequestError
 from mashbox.http.body import read_json
@@ -41,6 +59,8 @@ class ChatCompletionRequest(GenerationFields, kw_only=True):
     """The body of a chat completions request."""
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
+    tools: list[ChatTool] | None = None
+    tool_choice: ChoiceField | None = None
     stream_options: StreamOptions | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     enable_thinking: bool | None = None
@@ -91,13 +111,26 @@ def parse_request(body: ChatCompletionRequest, defaults: Sampling) -> ChatReques
             f"'response_format' of type '{body.response_format.type}' is not supported; only 'text' is.",
             param="response_format",
         )
-    return ChatRequest(neutral_messages(body.messages), body.options(defaults), template_kwargs(body))
+    tools = neutral_tools(body.tools or ())
+    kwargs = dict(body.chat_template_kwargs or {})
+    return ChatRequest(
+        neutral_messages(body.messages),
+        body.options(defaults),
+        tools,
+        neutral_choice(body.tool_choice, tools),
+        ThinkingWish(on=thinking_switch(kwargs.pop("enable_thinking", None), body.enable_thinking)),
+        {name: value for name, value in kwargs.items() if value is not None},
+    )
 
 
-def template_kwargs(body: ChatCompletionRequest) -> dict[str, Any]:
-    """The template's extra variables; `chat_template_kwargs` wins over the short `enable_thinking`."""
-    named = {"enable_thinking": body.enable_thinking, **(body.chat_template_kwargs or {})}
-    return {name: value for name, value in named.items() if value is not None}
+def thinking_switch(kwarg: Any, short: bool | None) -> bool | None:
+    """Whether thinking is asked for; the template option wins over the short `enable_thinking`."""
+    if kwarg is None:
+        return short
+    if not isinstance(kwarg, bool):
+        param = "chat_template_kwargs.enable_thinking"
+        raise InvalidRequestError(f"Invalid value for '{param}': expected boolean.", param=param)
+    return kwarg
 
 
 class ChatStream:
@@ -110,6 +143,7 @@ class ChatStream:
         self._before_text = before
         self._after_text = after
         self._encode = msgspec.json.Encoder().encode
+        self._calls = 0
 
     def start(self) -> bytes:
         """The chunk with the role."""
@@ -117,9 +151,17 @@ class ChatStream:
 
     def event(self, event: ChatEvent) -> bytes:
         """A content chunk, or the end of the stream."""
-        if isinstance(event, Text):
-            return self._before_text + self._encode(event.text) + self._after_text
-        return self._finish(event)
+        match event:
+            case Text():
+                return self._before_text + self._encode(event.text) + self._after_text
+            case Thinking():
+                return self._chunk({"reasoning_content": event.text}, None)
+            case Call():
+                return self._call(event)
+            case Done():
+                return self._finish(event)
+            case Begun():
+                return b""
 
     def failed(self, error: RequestError) -> bytes:
         """An error event, then the end of the stream."""
@@ -129,15 +171,23 @@ class ChatStream:
         """A comment, which clients skip."""
         return COMMENT
 
+    def _call(self, call: Call) -> bytes:
+        """Two chunks: which function, then its arguments."""
+        head = tool_call(call) | {"index": self._calls}
+        arguments = {"index": self._calls, "function": {"arguments": call.arguments}}
+        head["function"] = {"name": call.name, "arguments": ""}
+        self._calls += 1
+        return self._chunk({"tool_calls": [head]}, None) + self._chunk({"tool_calls": [arguments]}, None)
+
     def _finish(self, done: Done) -> bytes:
         timings = chat_timings(done.usage)
-        chunks = self._chunk({}, FINISH_REASONS[done.reason], timings=timings)
+        chunks = self._chunk({}, finish_reason(done), timings=timings)
         if self._include_usage:
             usage = {"usage": chat_usage(done.usage), "timings": timings}
             chunks += data(msgspec.json.encode(self._envelope([]) | usage))
         return chunks + DONE
 
-    def _chunk(self, delta: dict[str, str], finish_reason: str | None, **more: Any) -> bytes:
+    def _chunk(self, delta: dict[str, Any], finish_reason: str | None, **more: Any) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
         if self._include_usage:
             more["usage"] = None
@@ -154,16 +204,43 @@ class ChatStream:
         }
 
 
+def tool_call(call: Call) -> dict[str, Any]:
+    """A call with a new id."""
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": f"call_{uuid.uuid4().hex}", "type": "function", "function": function}
+
+
+def finish_reason(done: Done) -> str:
+    """"tool_calls" exactly when there are calls."""
+    return "tool_calls" if done.calls else FINISH_REASONS[done.reason]
+
+
 def render_response(head: AnswerHead, whole: WholeAnswer) -> dict[str, Any]:
     """The whole answer as a chat.completion object."""
-    message = {"role": "assistant", "content": whole.text, "refusal": None}
-    finish_reason = FINISH_REASONS[whole.done.reason]
+    choice = {
+        "index": 0,
+        "message": _message(whole),
+        "logprobs": None,
+        "finish_reason": finish_reason(whole.done),
+    }
     return {
         "id": head.id,
         "object": "chat.completion",
         "created": head.created,
         "model": head.model,
-        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason}],
+        "choices": [choice],
         "usage": chat_usage(whole.done.usage),
         "timings": chat_timings(whole.done.usage),
     }
+
+
+def _message(whole: WholeAnswer) -> dict[str, Any]:
+    """Content is null where there are only calls; thinking and calls are left out where there are none."""
+    calls = [tool_call(call) for call in whole.calls]
+    content = None if calls and not whole.text else whole.text
+    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+    if whole.thinking:
+        message["reasoning_content"] = whole.thinking
+    if calls:
+        message["tool_calls"] = calls
+    return message

@@ -14,7 +14,7 @@ from mashbox.api.reply import stream_reply, whole_reply
 from mashbox.api.settings import ServeConfig
 from mashbox.api.wire import GenerationFields, check_model, check_one_answer, no_log_probabilities
 from mashbox.chat.service import Answer, ChatService
-from mashbox.chat.types import ChatEvent, PromptRequest, Text, WholeAnswer
+from mashbox.chat.types import ChatEvent, Done, PromptRequest, Text, WholeAnswer
 from mashbox.engine.types import Sampling
 from mashbox.errors import ContextLengthError, InvalidRequestError, RequestError
 from mashbox.http.body import read_json
@@ -92,7 +92,9 @@ class CompletionStream:
         """A text chunk, or the end of the stream."""
         if isinstance(event, Text):
             return self._before_text + self._encode(event.text) + self._after_text
-        return self._chunk("", FINISH_REASONS[event.reason]) + DONE
+        if isinstance(event, Done):
+            return self._chunk("", FINISH_REASONS[event.reason]) + DONE
+        return b""
 
     def failed(self, error: RequestError) -> bytes:
         """An error event, then the end of the stream."""

@@ -1,13 +1,14 @@
-"""OpenAI chat messages as neutral ones."""
+"""OpenAI chat messages and tools as neutral ones."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from mashbox.chat.types import Message
+from mashbox.api.tools import ToolName, check_choice, check_tools
+from mashbox.chat.types import Message, Tool, ToolCall, ToolChoice
 from mashbox.errors import InvalidRequestError
 
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
@@ -21,11 +22,59 @@ class ContentPart(msgspec.Struct):
     refusal: str | None = None
 
 
+class CalledFunction(msgspec.Struct):
+    """What an earlier call called. Some clients send the arguments as an object."""
+
+    name: ToolName
+    arguments: str | dict[str, Any] | None = None
+
+
+class MessageToolCall(msgspec.Struct):
+    """One call of an assistant message."""
+
+    id: str
+    function: CalledFunction
+
+
 class ChatMessage(msgspec.Struct):
     """One message of a chat completions request."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[ContentPart] | None = None
+    tool_calls: list[MessageToolCall] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+
+
+class FunctionSpec(msgspec.Struct):
+    """A function a client declares."""
+
+    name: ToolName
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class ChatTool(msgspec.Struct):
+    """A declared tool; those of other types than "function" cannot run here and are left out."""
+
+    type: str = "function"
+    function: FunctionSpec | None = None
+
+
+class NamedFunction(msgspec.Struct):
+    """The name in a tool choice."""
+
+    name: str
+
+
+class NamedChoice(msgspec.Struct):
+    """A tool choice that names one function."""
+
+    type: Literal["function"]
+    function: NamedFunction
+
+
+ChoiceField = Literal["auto", "none", "required"] | NamedChoice
 
 
 def neutral_messages(messages: Sequence[ChatMessage]) -> tuple[Message, ...]:
@@ -34,11 +83,38 @@ def neutral_messages(messages: Sequence[ChatMessage]) -> tuple[Message, ...]:
 
 
 def _neutral(message: ChatMessage, where: str) -> Message:
-    role = "system" if message.role == "developer" else message.role
-    if message.content is None or isinstance(message.content, str):
-        return Message(role, message.content or "")
-    parts = (part_text(part, f"{where}.content[{i}]") for i, part in enumerate(message.content))
-    return Message(role, "\n".join(parts))
+    if message.role == "tool" and message.tool_call_id is None:
+        raise InvalidRequestError(
+            f"Missing required field '{where}.tool_call_id'.", param=f"{where}.tool_call_id"
+        )
+    return Message(
+        role="system" if message.role == "developer" else message.role,
+        content=_content(message.content, where),
+        thinking=(message.reasoning_content or "") if message.role == "assistant" else "",
+        tool_calls=_calls(message),
+        tool_call_id=message.tool_call_id if message.role == "tool" else None,
+    )
+
+
+def _calls(message: ChatMessage) -> tuple[ToolCall, ...]:
+    if message.role != "assistant":
+        return ()
+    return tuple(
+        ToolCall(call.id, call.function.name, _arguments(call.function.arguments))
+        for call in message.tool_calls or ()
+    )
+
+
+def _arguments(arguments: str | dict[str, Any] | None) -> str:
+    if isinstance(arguments, dict):
+        return msgspec.json.encode(arguments).decode()
+    return arguments or "{}"
+
+
+def _content(content: str | list[ContentPart] | None, where: str) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "\n".join(part_text(part, f"{where}.content[{i}]") for i, part in enumerate(content))
 
 
 def part_text(part: ContentPart, where: str) -> str:
@@ -54,3 +130,23 @@ def part_text(part: ContentPart, where: str) -> str:
     if text is None:
         raise InvalidRequestError(f"Missing required field '{where}.{field}'.", param=f"{where}.{field}")
     return text
+
+
+def neutral_tools(tools: Sequence[ChatTool]) -> tuple[Tool, ...]:
+    """The functions among the declared tools."""
+    functions = (tool.function for tool in tools if tool.type == "function" and tool.function is not None)
+    found = tuple(
+        Tool(function.name, function.description or "", function.parameters or {}) for function in functions
+    )
+    check_tools(found)
+    return found
+
+
+def neutral_choice(choice: ChoiceField | None, tools: Sequence[Tool]) -> ToolChoice:
+    """Raises InvalidRequestError when the choice asks for a tool that is not there."""
+    if isinstance(choice, NamedChoice):
+        neutral = ToolChoice("required", choice.function.name)
+    else:
+        neutral = ToolChoice(choice or "auto")
+    check_choice(neutral, tools)
+    return neutral

@@ -5,14 +5,27 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mashbox.chat.stream_parser import PlainText, StreamParser
 from mashbox.chat.template import ChatTemplate
-from mashbox.chat.types import ChatEvent, ChatRequest, Done, GenerateOptions, PromptRequest, Text, WholeAnswer
+from mashbox.chat.types import (
+    Begun,
+    Block,
+    Call,
+    ChatEvent,
+    ChatRequest,
+    Done,
+    GenerateOptions,
+    PromptRequest,
+    Text,
+    Thinking,
+    WholeAnswer,
+    join_blocks,
+)
 from mashbox.engine.client import LOADING_RETRY_S, EngineClient, EventStream
-from mashbox.engine.types import Finished, FinishReason, ModelFacts, Segment, Submit, TextDelta
+from mashbox.engine.types import Finished, FinishReason, ModelFacts, Segment, Started, Submit, TextDelta
 from mashbox.errors import NotReadyError
 
 
@@ -36,34 +49,42 @@ class Answer:
         self._parser = parser
         self._stop = stop
         self._events: deque[ChatEvent] = deque()
+        self._calls = 0
 
     def __aiter__(self) -> Answer:
         return self
 
     async def __anext__(self) -> ChatEvent:
         while not self._events:
-            event = await anext(self._stream)
-            if isinstance(event, TextDelta):
-                self._events.extend(self._parser.feed(event.text))
-            else:
-                self._events.extend(self._parser.finish())
-                self._events.append(self._done(event))
+            match await anext(self._stream):
+                case Started() as event:
+                    return Begun(self.prompt_tokens, event.cached_tokens)
+                case TextDelta() as event:
+                    self._take(self._parser.feed(event))
+                case Finished() as event:
+                    self._take(self._parser.finish())
+                    self._events.append(self._done(event))
         return self._events.popleft()
+
+    def _take(self, events: Sequence[Thinking | Text | Call]) -> None:
+        self._events.extend(events)
+        self._calls += sum(isinstance(event, Call) for event in events)
 
     def _done(self, finished: Finished) -> Done:
         """Only the request's own stop strings are told; the format's are the end of the turn."""
         if finished.stop is None or finished.stop in self._stop:
-            return Done(finished.reason, finished.usage, finished.stop)
-        return Done(FinishReason.STOP, finished.usage)
+            return Done(finished.reason, finished.usage, finished.stop, self._calls)
+        return Done(FinishReason.STOP, finished.usage, calls=self._calls)
 
     async def whole(self) -> WholeAnswer:
         """All events folded into one value."""
-        texts: list[str] = []
+        blocks: list[Block] = []
         async for event in self:
-            if isinstance(event, Text):
-                texts.append(event.text)
-            else:
-                return WholeAnswer("".join(texts), event)
+            match event:
+                case Thinking() | Text() | Call():
+                    blocks.append(event)
+                case Done():
+                    return WholeAnswer(join_blocks(blocks), event)
         raise AssertionError("an answer ends with Done or raises")
 
     def close(self) -> None:

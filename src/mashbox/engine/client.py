@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections import deque
 from dataclasses import dataclass
 from typing import Literal
@@ -15,11 +16,16 @@ from mashbox.engine.supervisor import Supervisor
 from mashbox.engine.types import (
     Accepted,
     Cancel,
+    Count,
+    Counted,
     Failed,
     Finished,
+    Invalid,
     ModelFacts,
     Refused,
     RequestEvent,
+    Segment,
+    Started,
     Submit,
     TextDelta,
 )
@@ -41,7 +47,7 @@ WORKER_LOST = "The model's worker ended while it worked on this request. Please 
 SHUTTING_DOWN = "The server is shutting down and ended this request. Please send it again."
 
 EngineState = Literal["loading", "ready", "restarting", "draining", "failed"]
-Event = TextDelta | Finished
+Event = Started | TextDelta | Finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +107,7 @@ class EventStream:
     def push(self, event: Event | RequestError) -> None:
         """Append an event; `Finished` and errors are the last."""
         self._events.append(event)
-        self._ended = not isinstance(event, TextDelta)
+        self._ended = not isinstance(event, Started | TextDelta)
         self._wake()
 
     def _wake(self) -> None:
@@ -122,6 +128,7 @@ class EngineClient:
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
         self._streams: dict[str, EventStream] = {}
+        self._counts: dict[str, asyncio.Future[int]] = {}
         self._draining = False
         self._mean_s = 1.0
         supervisor.listen(self)
@@ -172,12 +179,28 @@ class EngineClient:
             raise
         return stream
 
-    def _check_admission(self) -> None:
-        status = self.status
-        if status.state != "ready":
+    async def count(self, segments: tuple[Segment, ...]) -> int:
+        """The number of tokens of a prompt. Raises NotReadyError or EngineError."""
+        self._check_ready()
+        request_id = uuid.uuid4().hex
+        counted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._counts[request_id] = counted
+        try:
+            self._supervisor.send(Count(request_id, segments))
+            return await counted
+        finally:
+            self._counts.pop(request_id, None)
+
+    def _check_ready(self) -> None:
+        state = self.status.state
+        if state != "ready":
             reasons = {"loading": "still loading", "restarting": "starting again after a fault"}
-            reason = reasons.get(status.state, "shutting down")
+            reason = reasons.get(state, "shutting down")
             raise NotReadyError(f"The model is {reason}. Please try again.", retry_after=LOADING_RETRY_S)
+
+    def _check_admission(self) -> None:
+        self._check_ready()
+        status = self.status
         if status.waiting >= MAX_WAITING:
             slots = status.facts.slots if status.facts else 1
             wait = self._mean_s * (status.waiting / slots)
@@ -203,13 +226,21 @@ class EngineClient:
     def receive(self, events: list[RequestEvent]) -> None:
         """Events from the worker, in order; those of forgotten requests are dropped."""
         for event in events:
-            stream = self._streams.get(event.id)
-            if stream is not None:
+            if (stream := self._streams.get(event.id)) is not None:
                 self._deliver(stream, event)
+            elif (counted := self._counts.get(event.id)) is not None and not counted.done():
+                self._settle(counted, event)
+
+    @staticmethod
+    def _settle(counted: asyncio.Future[int], event: RequestEvent) -> None:
+        if isinstance(event, Counted):
+            counted.set_result(event.tokens)
+        elif isinstance(event, Failed):
+            counted.set_exception(EngineError(event.message))
 
     def _deliver(self, stream: EventStream, event: RequestEvent) -> None:
         match event:
-            case TextDelta():
+            case TextDelta() | Started():
                 stream.push(event)
                 return
             case Accepted():
@@ -218,6 +249,8 @@ class EngineClient:
             case Finished():
                 self._mean_s += 0.1 * (time.monotonic() - stream.begun - self._mean_s)
                 stream.push(event)
+            case Invalid():
+                stream.push(InvalidRequestError(event.message))
             case Refused(prompt_tokens=0):
                 stream.push(InvalidRequestError("The prompt has no tokens."))
             case Refused():
@@ -231,3 +264,6 @@ class EngineClient:
         streams, self._streams = self._streams, {}
         for stream in streams.values():
             stream.push(EngineError(WORKER_LOST))
+        for counted in self._counts.values():
+            if not counted.done():
+                counted.set_exception(EngineError(WORKER_LOST))

@@ -14,7 +14,7 @@ from mashbox.engine.backend import Backend, Logits
 from mashbox.engine.sampling import Sampler
 from mashbox.engine.scheduler import Chunk, Scheduler, Seat
 from mashbox.engine.text import TextAssembler
-from mashbox.engine.types import Failed, Finished, FinishReason, RequestEvent, TextDelta, Usage
+from mashbox.engine.types import Failed, Finished, FinishReason, RequestEvent, Started, TextDelta, Usage
 
 log = logging.getLogger(__name__)
 
@@ -113,6 +113,8 @@ class Core:
                 seat.slot.tokens.clear()
             seat.job.reused = len(seat.slot.tokens)
             seat.job.started = self._clock()
+            self._events.append(Started(seat.job.id, seat.job.reused))
+        self._flush()
 
     def _decode(self) -> None:
         seats = list(self._scheduler.running)

@@ -44,8 +44,31 @@ class FinishReason(str, Enum):
     LENGTH = "length"  # max_tokens or the context's end
 
 
+class Reasoning(msgspec.Struct, frozen=True, array_like=True):
+    """How a model marks its thinking. The marks are no part of any text that comes out."""
+
+    opener: str
+    closer: str
+    inside: bool = False
+    """The prompt ends inside a thinking block."""
+    budget: int | None = None
+    """Most tokens of thinking; once spent, `closing` is written in the model's place."""
+    closing: str = ""
+    """The closer with the white space the model puts around it."""
+
+
+class Constraint(msgspec.Struct, frozen=True, array_like=True):
+    """What the answer must look like once the model does not think.
+
+    `grammars` are llguidance Lark texts, the strictest first; the first that compiles counts.
+    """
+
+    grammars: tuple[str, ...]
+
+
 class Usage(msgspec.Struct, frozen=True, array_like=True):
-    """Counts and times of one finished request.
+    """Counts and times of one finished request. `reasoning_tokens` are those of its completion
+    tokens that were thinking, the closer included.
 
     `prompt_ms` runs from the start of the run to the first new token, `predicted_ms` from the
     first to the last new token, `queue_ms` from arrival to the start of the run.
@@ -57,19 +80,34 @@ class Usage(msgspec.Struct, frozen=True, array_like=True):
     queue_ms: float
     prompt_ms: float
     predicted_ms: float
+    reasoning_tokens: int = 0
 
 
 # --- to the engine ---------------------------------------------------------------------------
 
 
 class Submit(msgspec.Struct, frozen=True, array_like=True, tag="submit"):
-    """Run one request. `max_tokens` None means up to the end of the context."""
+    """Run one request. `max_tokens` None means up to the end of the context.
+
+    `visible` are control tokens whose literals are part of the answer's text. `stop` strings count
+    only outside of thinking.
+    """
 
     id: str
     segments: tuple[Segment, ...]
     sampling: Sampling
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
+    reasoning: Reasoning | None = None
+    constraint: Constraint | None = None
+    visible: tuple[str, ...] = ()
+
+
+class Count(msgspec.Struct, frozen=True, array_like=True, tag="count"):
+    """How many tokens is this prompt? Answered with `Counted`, however long it is."""
+
+    id: str
+    segments: tuple[Segment, ...]
 
 
 class Cancel(msgspec.Struct, frozen=True, array_like=True, tag="cancel"):
@@ -82,7 +120,7 @@ class Shutdown(msgspec.Struct, frozen=True, array_like=True, tag="shutdown"):
     """End the worker at once."""
 
 
-Command = Submit | Cancel | Shutdown
+Command = Submit | Count | Cancel | Shutdown
 
 
 # --- from the engine -------------------------------------------------------------------------
@@ -103,11 +141,33 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
     context: int
 
 
+class Counted(msgspec.Struct, frozen=True, array_like=True, tag="counted"):
+    """The answer to `Count`."""
+
+    id: str
+    tokens: int
+
+
+class Invalid(msgspec.Struct, frozen=True, array_like=True, tag="invalid"):
+    """The request cannot be run as it is, and never will; `message` is a plain sentence. It has ended."""
+
+    id: str
+    message: str
+
+
+class Started(msgspec.Struct, frozen=True, array_like=True, tag="started"):
+    """The request has a slot; `cached_tokens` of its prompt need not be computed."""
+
+    id: str
+    cached_tokens: int
+
+
 class TextDelta(msgspec.Struct, frozen=True, array_like=True, tag="text"):
-    """New text: whole characters, nothing of a stop string."""
+    """New text: whole characters, nothing of a stop string or of a thinking mark."""
 
     id: str
     text: str
+    thinking: bool = False
 
 
 class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
@@ -126,7 +186,7 @@ class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
     message: str
 
 
-RequestEvent = Accepted | Refused | TextDelta | Finished | Failed
+RequestEvent = Accepted | Refused | Invalid | Counted | Started | TextDelta | Finished | Failed
 
 
 class ModelFacts(msgspec.Struct, frozen=True):

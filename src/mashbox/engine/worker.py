@@ -31,6 +31,8 @@ from mashbox.engine.types import (
     Accepted,
     Cancel,
     Command,
+    Count,
+    Counted,
     Failed,
     Heartbeat,
     LoadFailed,
@@ -84,7 +86,7 @@ class Inbox:
         self._leave = leave
         self._backend = backend
         self._outbox = outbox
-        self._submits: SimpleQueue[Submit] = SimpleQueue()
+        self._submits: SimpleQueue[Submit | Count] = SimpleQueue()
         self._preparing: set[str] = set()
         self._lock = threading.Lock()
         self._ready: deque[Generation | str] = deque()
@@ -133,6 +135,8 @@ class Inbox:
                 with self._lock:
                     self._preparing.discard(command.id)
                     self._hand_over(command.id)
+            case Count():
+                self._submits.put(command)
             case Submit():
                 with self._lock:
                     self._preparing.add(command.id)
@@ -145,10 +149,12 @@ class Inbox:
     def _prepare_all(self) -> None:
         while True:
             command = self._submits.get()
-            if command.id not in self._preparing:
-                continue
             try:
-                self._admit(command, time.monotonic())
+                if isinstance(command, Count):
+                    tokens = len(self._backend.tokenize(command.segments))
+                    self._outbox.send([Counted(command.id, tokens)])
+                elif command.id in self._preparing:
+                    self._admit(command, time.monotonic())
             except Exception:
                 log.exception("cannot prepare request %s", command.id)
                 self._outbox.send([Failed(command.id, "The prompt could not be read.")])

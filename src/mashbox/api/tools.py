@@ -1,0 +1,37 @@
+"""What every route checks about tools, after its own parsing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta
+
+from mashbox.chat.types import Tool, ToolChoice
+from mashbox.errors import InvalidRequestError
+
+ToolName = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[^\x00-\x20\x7f]+$")]
+"""Without white space and control characters: formats that write names bare need that."""
+
+
+def check_tools(tools: Sequence[Tool]) -> None:
+    """Raise InvalidRequestError when two tools have one name."""
+    seen: set[str] = set()
+    for tool in tools:
+        if tool.name in seen:
+            raise InvalidRequestError(f"'tools' has two tools named '{tool.name}'.", param="tools")
+        seen.add(tool.name)
+
+
+def check_choice(choice: ToolChoice, tools: Sequence[Tool]) -> None:
+    """Raise InvalidRequestError when a call is asked for that no tool can answer."""
+    if choice.mode != "required":
+        return
+    if choice.name is None and not tools:
+        raise InvalidRequestError(
+            "'tool_choice' asks for a tool call, but there are no tools.", param="tool_choice"
+        )
+    if choice.name is not None and all(tool.name != choice.name for tool in tools):
+        raise InvalidRequestError(
+            f"'tool_choice' names '{choice.name}', which is not among the tools.", param="tool_choice"
+        )
