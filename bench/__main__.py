@@ -152,10 +152,14 @@ def _launches(setup: Setup, self_test: str | None) -> tuple[Launch, Launch]:
 
 
 @contextmanager
-def _start(launches: tuple[Launch, Launch], route: Route) -> Iterator[tuple[Side, Side]]:
+def _start(
+    launches: tuple[Launch, Launch], route: Route, ours_first: bool = True
+) -> Iterator[tuple[Side, Side]]:
     """Both servers, started and warm, until the block ends."""
     with ExitStack() as stack:
-        left, right = (_start_side(launch, route, stack) for launch in launches)
+        order = launches if ours_first else launches[::-1]
+        sides = [_start_side(launch, route, stack) for launch in order]
+        left, right = sides if ours_first else sides[::-1]
         yield left, right
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -56,7 +56,14 @@ def sides(monkeypatch: pytest.MonkeyPatch) -> tuple[Side, Side]:
 def test_sides_alternate_and_swap(sides: tuple[Side, Side]) -> None:
     scenario = Recorder()
     said: list[str] = []
-    (row,) = compare([scenario], lambda: nullcontext(sides), pairs=3, say=said.append)
+    starts: list[bool] = []
+
+    def start(ours_first: bool) -> AbstractContextManager[tuple[Side, Side]]:
+        starts.append(ours_first)
+        return nullcontext(sides)
+
+    (row,) = compare([scenario], start, pairs=3, say=said.append)
+    assert starts == [True, False, True]
     order = [name for name, _ in scenario.seen]
     assert order == ["ours", "peer", "peer", "ours", "ours", "peer"]
     assert [name for _, name in scenario.seen] == ["0", "0", "1", "1", "2", "2"]
@@ -66,7 +73,7 @@ def test_sides_alternate_and_swap(sides: tuple[Side, Side]) -> None:
 
 def test_errors_name_the_side_and_the_scenario(sides: tuple[Side, Side]) -> None:
     with pytest.raises(BenchError, match="ours, turns: too few tokens"):
-        compare([Broken()], lambda: nullcontext(sides), pairs=1, say=lambda line: None)
+        compare([Broken()], lambda ours_first: nullcontext(sides), pairs=1, say=lambda line: None)
 
 
 WORK = Work(weight_bytes=1000, parameters=100, vocab=10, width=4, layers=2, attention_width=4, tied=True)

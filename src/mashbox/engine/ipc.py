@@ -7,6 +7,7 @@ nothing stale can reach a new worker.
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import struct
 from collections.abc import Callable, Sequence
@@ -65,7 +66,11 @@ def read_commands(stream: socket.socket) -> list[Command] | None:
 
 def _receive(stream: socket.socket, size: int) -> bytes | None:
     data = bytearray()
+    readable = select.poll()
+    # A thread that blocks in recv is woken whenever the other end takes something: once for every token.
+    readable.register(stream, select.POLLIN)
     while len(data) < size:
+        readable.poll()
         try:
             part = stream.recv(size - len(data))
         except ConnectionError:

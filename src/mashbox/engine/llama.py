@@ -127,6 +127,8 @@ class LlamaBackend:
     def _load_model(self, config: ModelConfig, progress: Callable[[float], None]) -> Any:
         params = lib.llama_model_default_params()
         params.n_gpu_layers = config.gpu_layers
+        # Not mapped from the file: only memory of our own can lie in huge pages.
+        params.load_mode = lib.LLAMA_LOAD_MODE_NONE
         last = -1.0
 
         def report(fraction: float, _user: Any) -> bool:

@@ -5,6 +5,7 @@ Order: repetition, frequency and presence penalties, then temperature, top_k, to
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -142,7 +143,7 @@ class Sampler:
 
     def _choose(self, logits: Row) -> int:
         best = int(logits.argmax())
-        if not np.isfinite(logits[best]):
+        if not math.isfinite(logits.item(best)):
             raise ArithmeticError("the model's scores are not numbers")
         if self._random is None:
             return best
