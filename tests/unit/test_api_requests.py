@@ -220,24 +220,25 @@ def test_null_means_absent_everywhere() -> None:
     ],
 )
 def test_messages(message: dict[str, Any], role: Any, content: str) -> None:
-    assert chat(messages=[message]).messages == (Message(role, content),)
+    (parsed,) = chat(messages=[message]).messages
+    assert (parsed.role, parsed.content) == (role, content)
 
 
 @pytest.mark.parametrize(
-    ("fields", "kwargs"),
+    ("fields", "on", "kwargs"),
     [
-        ({}, {}),
-        ({"enable_thinking": False}, {"enable_thinking": False}),
-        ({"chat_template_kwargs": {"enable_thinking": True, "x": [1]}}, {"enable_thinking": True, "x": [1]}),
-        (
-            {"enable_thinking": True, "chat_template_kwargs": {"enable_thinking": False}},
-            {"enable_thinking": False},
-        ),
-        ({"chat_template_kwargs": {"enable_thinking": None}}, {}),
+        ({}, None, {}),
+        ({"enable_thinking": False}, False, {}),
+        ({"chat_template_kwargs": {"enable_thinking": True, "x": [1]}}, True, {"x": [1]}),
+        ({"enable_thinking": True, "chat_template_kwargs": {"enable_thinking": False}}, False, {}),
+        ({"chat_template_kwargs": {"enable_thinking": None, "y": None}}, None, {}),
     ],
 )
-def test_template_kwargs(fields: dict[str, Any], kwargs: dict[str, Any]) -> None:
-    assert chat(**fields).template_kwargs == kwargs
+def test_thinking_and_template_kwargs(
+    fields: dict[str, Any], on: bool | None, kwargs: dict[str, Any]
+) -> None:
+    request = chat(**fields)
+    assert (request.thinking.on, request.template_kwargs) == (on, kwargs)
 
 
 def test_prompt_may_be_a_list_of_one() -> None:

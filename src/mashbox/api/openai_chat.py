@@ -211,7 +211,7 @@ def tool_call(call: Call) -> dict[str, Any]:
 
 
 def finish_reason(done: Done) -> str:
-    """"tool_calls" exactly when there are calls."""
+    """ "tool_calls" exactly when there are calls."""
     return "tool_calls" if done.calls else FINISH_REASONS[done.reason]
 
 
