@@ -142,7 +142,9 @@ class _Probe:
         self._know(tool_role=takes(_USER, _CALLING, _RESULT))
         self._know(
             any_arguments=takes(_USER, _with_loose_arguments(_CALLING), *self._result()),
-            parallel_calls=takes(_USER, replace(_CALLING, tool_calls=_CALLS), *self._result(), *self._second()),
+            parallel_calls=takes(
+                _USER, replace(_CALLING, tool_calls=_CALLS), *self._result(), *self._second()
+            ),
             open_calls=takes(_USER, _CALLING, _USER2),
             user_after_results=takes(_USER, _CALLING, *self._result(), _USER2, _ANSWER),
             call_text=self._call_text(),
@@ -187,9 +189,7 @@ class _Probe:
     def _shows_thinking(self) -> bool:
         answer, call = replace(_ANSWER, thinking=_THOUGHT), replace(_CALLING, thinking=_THOUGHT)
         more = (_THOUGHT,)
-        shown = self._takes(_USER, answer, more=more) or self._takes(
-            _USER, call, *self._result(), more=more
-        )
+        shown = self._takes(_USER, answer, more=more) or self._takes(_USER, call, *self._result(), more=more)
         if not shown or self._traits.thinking is not ThinkingPlace.CONTENT:
             return shown
         # A template that shows any content says nothing; one that cuts old thinking out knows of it.

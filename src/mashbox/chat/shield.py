@@ -28,7 +28,10 @@ _PRIVATE_RANGES = (range(0xE000, 0xF900), range(0xF0000, 0xFFFFE), range(0x10000
 _PLAIN = re.compile(r'[\s"\\]')
 
 _STRUCTURE = frozenset(
-    "id type function name description parameters properties required items enum arguments text thinking".split()
+    {
+        *("id", "type", "function", "name", "description", "arguments", "text", "thinking"),
+        *("parameters", "properties", "required", "items", "enum"),
+    }
 )
 """Keys by which templates find their way; a letter of theirs may be a character to swap."""
 

@@ -1,4 +1,4 @@
-"""What a chat template takes and shows. `probe.py` finds it out, `normalise.py` and `message_dict.py` heed it."""
+"""What a chat template takes and shows: found out by `probe.py`, heeded by `normalise.py`."""
 
 from __future__ import annotations
 
