@@ -32,6 +32,14 @@ _THOUGHT = "thoughtprobe lambda"
 
 _SCHEMA = {"type": "object", "properties": {"argprobe": {"type": "string", "description": "A kappa."}}}
 _TOOLS = (Tool("toolprobe_mu", "descriptionprobe nu", _SCHEMA),)
+_PROPERTIES = {
+    "listed": {"type": ["string", "null"]},
+    "either": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None},
+    "fixed": {"const": 1},
+    "nested": {"type": "array", "items": {"type": ["object", "null"], "properties": {"any": {}}}},
+    "bare": {},
+}
+_ODD_TOOLS = (Tool("toolprobe_mu", "descriptionprobe nu", {"type": "object", "properties": _PROPERTIES}),)
 _TOOL_VARIABLES = ("tools", "xml_tools", "custom_tools")
 
 _IDS = ("call00001", "call00002")
@@ -99,6 +107,9 @@ class _Probe:
     def run(self) -> TemplateTraits:
         """All traits."""
         self._probe_messages()
+        if self._tools:
+            texts = (_ODD_TOOLS[0].name, _ODD_TOOLS[0].description)
+            self._know(any_schema=_shows(self._render, self._traits, _ODD_TOOLS, (_USER,), texts))
         self._probe_calls()
         self._probe_thinking()
         return self._traits
@@ -135,8 +146,7 @@ class _Probe:
     def _probe_calls(self) -> None:
         """A template that shows no tools is told of calls in text, as of tools: see `formats/plain.py`."""
         if self._traits.tools is None or not self._find_call_form():
-            shown = self._takes(_USER, _ANSWER, replace(_RESULT, tool_call_id=None))
-            self._know(calls=CallForm.NOWHERE, tool_role=shown)
+            self._know(calls=CallForm.NOWHERE, tool_role=self._takes(_USER, _ANSWER, _RESULT))
             return
         takes = self._takes
         self._know(tool_role=takes(_USER, _CALLING, _RESULT))
@@ -149,6 +159,9 @@ class _Probe:
             user_after_results=takes(_USER, _CALLING, *self._result(), _USER2, _ANSWER),
             call_text=self._call_text(),
         )
+        system = Message("system", _SYSTEM[0])
+        if takes(system, _USER) and not takes(system, _USER, _CALLING, *self._result()):
+            self._know(system=SystemPlace.NOWHERE)  # it forgets the system message in the midst of a task
         if not self._traits.tool_role and not self._traits.open_calls:
             self._know(calls=CallForm.NOWHERE)  # results are user messages, and those it refuses
 

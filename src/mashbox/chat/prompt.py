@@ -89,7 +89,8 @@ def thinking_variables(wish: ThinkingWish) -> dict[str, Any]:
     """The variables by which templates switch thinking: most read the first, some one of the others."""
     variables: dict[str, Any] = {}
     if wish.on is not None:
-        variables |= {"enable_thinking": wish.on, "thinking": wish.on}
+        mode = "enabled" if wish.on else "disabled"
+        variables |= {"enable_thinking": wish.on, "thinking": wish.on, "thinking_mode": mode}
     if wish.on is False:
         return variables | {"thinking_budget": 0}
     return variables if wish.budget is None else variables | {"thinking_budget": wish.budget}

@@ -98,7 +98,9 @@ class ChatTemplate:
         variables: Mapping[str, Any],
     ) -> tuple[Segment, ...]:
         dicts = message_dicts(messages, traits, self.marks)
-        declared = {traits.tools: [tool_dict(tool) for tool in tools]} if tools and traits.tools else {}
+        declared = (
+            {traits.tools: [tool_dict(tool, traits) for tool in tools]} if tools and traits.tools else {}
+        )
         return self._render_dicts(dicts, {**variables, **declared})
 
     def _render_dicts(
@@ -106,7 +108,7 @@ class ChatTemplate:
     ) -> tuple[Segment, ...]:
         shield = self._shield
         try:
-            used = private_characters([*messages, variables])
+            used = private_characters([*messages, dict(variables)])
             if not used.isdisjoint(shield.marks):
                 shield = Shield.avoiding(self._literals.chars, self._taken | used)
             rendered = run(self._template_for(shield), self._context(messages, variables, shield))
@@ -122,7 +124,7 @@ class ChatTemplate:
         )
 
     def _context(
-        self, messages: Sequence[dict[str, Any]], variables: dict[str, Any], shield: Shield
+        self, messages: Sequence[dict[str, Any]], variables: Mapping[str, Any], shield: Shield
     ) -> dict[str, Any]:
         return {
             "tools": None,
