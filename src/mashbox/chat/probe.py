@@ -60,7 +60,10 @@ _WORDS = re.compile(r"(?:value|arg|tool)probe\w*(?: \w+)?")
 def find_traits(render: Render) -> tuple[TemplateTraits, TemplateTraits]:
     """What the template behind `render` takes without declared tools, and with some."""
     variable = _tools_variable(render)
-    bare = _Probe(render, TemplateTraits(tools=variable), ()).run()
+    start = TemplateTraits(tools=variable)
+    if variable is not None and not any(_shows(render, t, (), (_USER,)) for t in _strings_and_parts(start)):
+        start = replace(start, tools_listed=True)
+    bare = _Probe(render, start, ()).run()
     if variable is None:
         return bare, bare
     return bare, _Probe(render, TemplateTraits(tools=variable), _TOOLS).run()
@@ -69,11 +72,15 @@ def find_traits(render: Render) -> tuple[TemplateTraits, TemplateTraits]:
 def _tools_variable(render: Render) -> str | None:
     """Where a template reads tools; a template may want them and parts of content at once."""
     texts = (_TOOLS[0].name, _TOOLS[0].description, "argprobe")
-    for name, parts in product(_TOOL_VARIABLES, (False, True)):
-        traits = TemplateTraits(tools=name, content_parts=parts)
-        if _shows(render, traits, _TOOLS, (_USER,), texts):
+    for name in _TOOL_VARIABLES:
+        trials = _strings_and_parts(TemplateTraits(tools=name))
+        if any(_shows(render, traits, _TOOLS, (_USER,), texts) for traits in trials):
             return name
     return None
+
+
+def _strings_and_parts(traits: TemplateTraits) -> tuple[TemplateTraits, TemplateTraits]:
+    return traits, replace(traits, content_parts=True)
 
 
 def _shows(

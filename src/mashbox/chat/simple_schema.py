@@ -24,7 +24,9 @@ def simple_schema(schema: Any, depth: int = 0) -> dict[str, Any]:
     if kind == "object":
         properties = chosen.get("properties")
         known = properties if isinstance(properties, dict) else {}
-        simple["properties"] = {name: simple_schema(value, depth + 1) for name, value in known.items()}
+        simple["properties"] = {
+            name: {"description": "", **simple_schema(value, depth + 1)} for name, value in known.items()
+        }
     if kind == "array":
         simple["items"] = simple_schema(chosen.get("items"), depth + 1)
     return simple

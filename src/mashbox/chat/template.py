@@ -98,13 +98,12 @@ class ChatTemplate:
         variables: Mapping[str, Any],
     ) -> tuple[Segment, ...]:
         dicts = message_dicts(messages, traits, self.marks)
-        declared = (
-            {traits.tools: [tool_dict(tool, traits) for tool in tools]} if tools and traits.tools else {}
-        )
-        return self._render_dicts(dicts, {**variables, **declared})
+        if traits.tools and (tools or traits.tools_listed):
+            variables = {**variables, traits.tools: [tool_dict(tool, traits) for tool in tools]}
+        return self._render_dicts(dicts, variables)
 
     def _render_dicts(
-        self, messages: Sequence[dict[str, Any]], variables: dict[str, Any]
+        self, messages: Sequence[dict[str, Any]], variables: Mapping[str, Any]
     ) -> tuple[Segment, ...]:
         shield = self._shield
         try:
