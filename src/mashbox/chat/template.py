@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -21,7 +23,7 @@ from mashbox.chat.sandbox import (
 )
 from mashbox.chat.shield import ControlLiterals, Shield, private_characters, split_segments
 from mashbox.chat.thinking import find_marks
-from mashbox.chat.traits import TemplateTraits
+from mashbox.chat.traits import CallForm, TemplateTraits
 from mashbox.chat.types import Message, Tool
 from mashbox.engine.types import Segment
 from mashbox.errors import ConfigError, InvalidRequestError
@@ -89,6 +91,14 @@ class ChatTemplate:
         shaped = normalise(messages, traits, tools)
         variables = {"add_generation_prompt": add_generation_prompt, **template_kwargs}
         return self._render_shaped(shaped, traits, tools, variables)
+
+    def with_tools_in_words(self) -> ChatTemplate:
+        """The same template, taken for one that shows neither tools nor calls."""
+        if self.traits.tools_listed:
+            return self  # its variable cannot be left out
+        told = copy(self)
+        told.traits = told.tool_traits = replace(self.traits, tools=None, calls=CallForm.NOWHERE)
+        return told
 
     def _render_shaped(
         self,
