@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mashbox.chat.formats.choose import FORMAT_NAMES
+from mashbox.chat.formats.json_text import MAX_DEPTH
 from mashbox.chat.types import Block, Call, Text
 from tests.unit.formats_support import read, reader
 
@@ -92,7 +93,7 @@ def xml(name: str, *parameters: tuple[str, str]) -> str:
 
 
 XML_PARIS = xml("get_weather", ("city", "Paris"))
-TRICKY = 'if a < b:\n\n    "x" </parameter> </function> \\ é </tool_call>\n'
+TRICKY = 'if a < b:\n\n    "x" </parameter> x </function> \\ é </tool_call>\n'
 QWEN3_CODER: dict[str, Case] = {
     "text": ("Hello!", [HELLO]),
     "a call": (XML_PARIS, [PARIS]),
@@ -200,8 +201,8 @@ MISTRAL_TEXTS = (
     "[TOOL_CALLS]ping",
 )
 
-BEGIN_ALL, END_ALL = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
-BEGIN, SEPARATOR, END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
+BEGIN_ALL, END_ALL = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"  # noqa: RUF001
+BEGIN, SEPARATOR, END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"  # noqa: RUF001
 
 
 def fenced(name: str, arguments: str) -> str:
@@ -239,7 +240,7 @@ DEEPSEEK_TEXTS = (
     f"{BEGIN_ALL}{fenced('unknown', '{}')}{END_ALL}",
     f"{BEGIN_ALL}{BEGIN}ping{END}{END_ALL}",
     f"{BEGIN_ALL}{fenced('ping', '{}').replace('```' + END, END)}{END_ALL}",
-    "<｜tool",
+    "<｜tool",  # noqa: RUF001
 )
 
 
@@ -449,3 +450,16 @@ def test_a_call_comes_out_when_it_is_complete() -> None:
 def cut(data: st.DataObject, text: str) -> list[str]:
     places = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=30)))
     return [text[a:b] for a, b in zip([0, *places], [*places, len(text)], strict=True)]
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH - 2, 2 * MAX_DEPTH])
+def test_nesting_has_a_limit(depth: int) -> None:
+    value = "[" * depth + "]" * depth
+    answers = {
+        "hermes": f'<tool_call>{{"name": "ping", "arguments": {{"a": {value}}}}}</tool_call>',
+        "lfm2": f"<|tool_call_start|>[ping(a={value[1:-1]})]<|tool_call_end|>",
+    }
+    for name, text in answers.items():
+        blocks = read(reader(name), [text])
+        kept = value[1:-1] if name == "lfm2" else value
+        assert blocks == ((Call("ping", f'{{"a": {kept}}}'),) if depth < MAX_DEPTH else (Text(text),))
