@@ -100,6 +100,11 @@ QWEN3_CODER: dict[str, Case] = {
     "text around calls": (f"Hello!\n\n{XML_PARIS}\n{xml('ping')}\n Hello!", [HELLO, PARIS, PING, HELLO]),
     "no outer tags": (XML_PARIS.replace("<tool_call>\n", "").replace("\n</tool_call>", ""), [PARIS]),
     "no outer closer": (f"{XML_PARIS.removesuffix('</tool_call>')}", [PARIS]),
+    "no outer opener after text": (
+        f"Hello!\n\n{XML_PARIS.removeprefix('<tool_call>').strip()}",
+        [HELLO, PARIS],
+    ),
+    "no closer of the last value": (XML_PARIS.replace("</parameter>\n", ""), [PARIS]),
     "no line breaks": (XML_PARIS.replace("\n", ""), [PARIS]),
     "text is kept as it is": (
         xml("note", ("text", TRICKY.replace("</parameter> </function>", "</parameter> x"))),
@@ -149,7 +154,9 @@ QWEN3_CODER_TEXTS = (
     "<function=unknown>\n</function>",
     xml("unknown", ("text", "a")),
     xml("note", ("text", "a")).replace("</function>", ""),
-    XML_PARIS.replace("</parameter>", ""),
+    XML_PARIS.replace("</parameter>", "") + "?",
+    xml("ping", ("a", "b"), ("c", "d")).replace("</parameter>\n</function>", ""),
+    f"Such as {XML_PARIS.removeprefix('<tool_call>').strip()}",
     XML_PARIS.replace("<parameter=", "<argument="),
     "<tool_call>\nget_weather\n</tool_call>",
     "a < b and <function of x>",

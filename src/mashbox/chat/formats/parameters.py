@@ -27,21 +27,28 @@ from mashbox.engine.types import Constraint
 _ANY_KEY = r"/[A-Za-z0-9_.\-]+/"
 
 
-def read_value(cursor: Cursor, closer: Marks, after: tuple[str, ...]) -> Reading[str | None]:
-    """Step over a value and the closer that ends it, and give the value; None: the answer ended.
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value as written. Not `closed`: the answer ended without the closer, and this is all there was."""
+
+    text: str
+    closed: bool
+
+
+def read_value(cursor: Cursor, closer: Marks, after: tuple[str, ...]) -> Reading[Value]:
+    """Step over a value and the closer that ends it.
 
     A closer ends the value only where one of `after` follows, with nothing but white space between.
     """
     pieces: list[str] = []
     while True:
-        text = yield from until(cursor, closer)
-        if text is None:
-            return None
-        pieces.append(text)
+        pieces.append((yield from until(cursor, closer)))
+        if cursor.at == len(cursor.text):
+            return Value("".join(pieces), closed=False)
         mark = cursor.take(closer.longest)
         space = yield from white_space(cursor)
         if (yield from next_of(cursor, after)) is not None:
-            return "".join(pieces)
+            return Value("".join(pieces), closed=True)
         pieces += [mark, space]
 
 
