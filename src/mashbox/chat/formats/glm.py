@@ -29,6 +29,7 @@ _SYNTAX = ParameterSyntax(
     before_closer="",
     after_value="\n",
     between="\n",
+    loose=True,  # newer models write none
 )
 
 
