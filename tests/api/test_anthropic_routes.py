@@ -75,6 +75,16 @@ def test_a_waiting_stream_gets_pings(server: Server) -> None:
     assert check_stream(sent).message is not None
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_leaving_stops_the_answer(server: Server, stream: bool) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.sendall(request(MESSAGES, body(LONG, stream=stream)))
+        server.until(lambda report: report["live_rows"] == 1)
+        if stream:
+            assert b"200 OK" in client.recv(100)
+    server.until(lambda report: report["live_rows"] == 0)
+
+
 def test_a_failure_in_a_stream(server: Server) -> None:
     said = streamed(server, "abc[fail]")
     assert said.error is not None
