@@ -380,3 +380,15 @@ def test_the_official_stream_helper() -> None:
     assert deltas[-1].snapshot == '{"path":"x"}'
     assert final.usage is not None
     assert final.usage.total_tokens == 17
+
+
+def test_the_official_stream_helper_sees_a_failure() -> None:
+    renderer = ResponseStream(make_head())
+    sent = renderer.start() + renderer.event(Text("a")) + renderer.failed(EngineError("No."))
+    with client_of(sent) as client, client.responses.stream(model="m", input="x") as helper:
+        *_, error, final = list(helper)
+    assert error.type == "error"
+    assert error.message == "No."
+    assert final.type == "response.failed"
+    assert final.response.error is not None
+    assert final.response.error.message == "No."
