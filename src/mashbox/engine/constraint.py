@@ -5,7 +5,8 @@ Only the worker imports this: it loads llguidance.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,11 @@ MOST_STATES = 50_000
 """Lexer states of one grammar, up to 2 kB each; the library's own limit would allow half a gigabyte."""
 MOST_GAP = 2
 """Tokens of white space that may stand between a thinking block and what the grammar describes."""
+
+NO_TEXT = b"\xff"
+"""The library's sign for a token that is no text."""
+LONGEST = 128
+"""Bytes of a token that a grammar can use; the library's tables end at 256."""
 
 Bits = npt.NDArray[np.uint32]
 """One bit per token, 32 to a word, the lowest first."""
@@ -36,37 +42,41 @@ def pack(size: int, tokens: Sequence[int]) -> Bits:
 
 
 class Spelling:
-    """How the model itself would cut a forced text into tokens, and the vocabulary as the library wants it.
+    """A vocabulary as the library wants it, and how the model itself would cut a forced text into tokens.
 
-    Control tokens are plain text; those that end a turn are no text at all.
+    Control tokens in `visible` are plain text like any other; the rest of them are no text at all.
     """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, visible: Collection[str]) -> None:
         vocabulary = backend.vocabulary
+        shown = {literal.encode() for literal in visible}
+        hidden = {token for token in vocabulary.control if vocabulary.literals[token] not in shown}
         self._backend = backend
+        self._visible = visible
         self._literals = vocabulary.literals
         self._byte_tokens = {literal: token for token, literal in enumerate(vocabulary.literals)}
         self.tokens = [
-            # The library's sign for a token that is no text.
-            b"\xff" + literal if token in vocabulary.ends else literal
+            NO_TEXT if token in vocabulary.ends or token in hidden or len(literal) > LONGEST else literal
             for token, literal in enumerate(vocabulary.literals)
         ]
         self.ends = sorted(vocabulary.ends)
         if not self.ends:
             # The library needs one; beyond the vocabulary it never meets a score.
             self.ends = [len(self.tokens)]
-            self.tokens.append(b"\xff")
+            self.tokens.append(NO_TEXT)
+        # What the library asks of a tokeniser.
         self.eos_token_id = self.ends[0]
         self.bos_token_id = None
-        self.visible: tuple[str, ...] = ()
-        """Control literals that count as text; set by the engine's thread before it asks for a mask."""
+        self.special_token_ids: list[int] = []
+        self.is_tokenizer_wrapper = True
 
-    def __call__(self, text: bytes) -> list[int]:
+    def __call__(self, text: str) -> list[int]:
         """Tokens whose bytes are `text`. Must not raise: the library would give the grammar up."""
-        tokens = self._backend.tokenize(self._segments(text.decode()), begins=False)
-        if b"".join(self._literals[token] for token in tokens) == text:
+        tokens = self._backend.tokenize(self._segments(text), begins=False)
+        data = text.encode()
+        if b"".join(self._literals[token] for token in tokens) == data:
             return tokens
-        singles = [self._byte_tokens.get(text[at : at + 1]) for at in range(len(text))]
+        singles = [self._byte_tokens.get(data[at : at + 1]) for at in range(len(data))]
         return [token for token in singles if token is not None]
 
     def _segments(self, text: str) -> list[Segment]:
@@ -74,7 +84,7 @@ class Spelling:
         segments = []
         while text:
             at, literal = min(
-                ((text.find(literal), literal) for literal in self.visible if literal in text),
+                ((text.find(literal), literal) for literal in self._visible if literal in text),
                 default=(len(text), ""),
             )
             segments += [Segment(text[:at], False), Segment(literal, True)]
@@ -85,22 +95,19 @@ class Spelling:
 class Matcher:
     """One request's way through its grammar. All calls come from the engine's thread."""
 
-    def __init__(self, matcher: LLMatcher, spelling: Spelling, visible: tuple[str, ...], shown: Bits) -> None:
+    def __init__(self, matcher: LLMatcher, spelling: Spelling) -> None:
         self._matcher = matcher
         self._spelling = spelling
-        self._visible = visible
-        self._shown = shown
-        self._bits: Bits = np.zeros_like(shown)
+        self._bits = pack(len(spelling.tokens), [])
 
     def mask(self, logits: Logits, besides: Bits | None = None) -> Logits:
         """A copy of the scores in which tokens that may not come next have -inf.
 
         Tokens in `besides` may come, too. Raises RuntimeError when a limit of the library is reached.
         """
-        self._spelling.visible = self._visible
-        self._matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
+        bits = self._bits
+        self._matcher.unsafe_compute_mask_ptr(bits.ctypes.data, bits.nbytes)
         self._check()
-        bits = self._bits & self._shown
         if besides is not None:
             bits |= besides
         allowed = np.unpackbits(bits.view(np.uint8), count=len(logits), bitorder="little")
@@ -117,7 +124,7 @@ class Matcher:
 
     def take_text(self, text: str) -> bool:
         """Go on by a text, if the grammar allows all of it."""
-        tokens = self._spelling(text.encode())
+        tokens = self._spelling(text)
         taken: int = self._matcher.try_consume_tokens(tokens)
         if taken < len(tokens):
             self._matcher.rollback(taken)
@@ -135,34 +142,41 @@ class Matcher:
 
 
 class Grammars:
-    """Compiles constraints for one model. Building it takes tenths of a second for large vocabularies."""
+    """Compiles constraints for one model. Building it takes tenths of a second for large vocabularies.
+
+    So does the first request with each other set of visible control tokens: a model's formats have one.
+    """
 
     def __init__(self, backend: Backend) -> None:
-        vocabulary = backend.vocabulary
-        self._spelling = Spelling(backend)
-        ends = self._spelling.ends
-        self._tokenizer = LLTokenizer(
-            TokenizerWrapper(self._spelling), n_vocab=len(self._spelling.tokens), eos_token=ends
-        )
+        self._backend = backend
         self._limits = LLParserLimits(max_lexer_states=MOST_STATES, verbose_errors=False)
-        self._size = len(self._spelling.tokens)
-        self._plain = ~pack(self._size, sorted(vocabulary.control - vocabulary.ends))
-        self._control = [(token, vocabulary.literals[token].decode("utf-8", "replace")) for token in vocabulary.control]
-        self.white: Bits = pack(
-            self._size, [token for token, literal in enumerate(vocabulary.literals) if literal.isspace()]
+        self._tokenizers: dict[frozenset[str], tuple[LLTokenizer, Spelling]] = {}
+        _, spelling = self._tokenizer(frozenset())
+        self.white = pack(
+            len(spelling.tokens), [token for token, text in enumerate(spelling.tokens) if text.isspace()]
         )
         """Tokens that are nothing but white space."""
 
-    def compile(self, constraint: Constraint, visible: tuple[str, ...] = ()) -> Matcher:
+    def compile(self, constraint: Constraint, visible: Collection[str] = ()) -> Matcher:
         """A matcher for the first grammar that compiles. Raises GrammarError when none does.
 
         `visible` are control tokens the answer may hold; all others are out of the question.
         """
-        shown = self._plain | pack(self._size, [token for token, text in self._control if text in visible])
+        tokenizer, spelling = self._tokenizer(frozenset(visible))
         message = "there is none"
         for grammar in constraint.grammars:
-            matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
+            matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=self._limits)
             if not matcher.is_error():
-                return Matcher(matcher, self._spelling, visible, shown)
-            message = matcher.get_error().strip().splitlines()[0]
+                return Matcher(matcher, spelling)
+            message = matcher.get_error().strip().splitlines()[0].rstrip(".:")
         raise GrammarError(f"The grammar for the answer cannot be compiled: {message}.")
+
+    def _tokenizer(self, visible: frozenset[str]) -> tuple[LLTokenizer, Spelling]:
+        known = self._tokenizers.get(visible)
+        if known is None:
+            spelling = Spelling(self._backend, visible)
+            tokenizer = LLTokenizer(
+                cast(TokenizerWrapper, spelling), n_vocab=len(spelling.tokens), eos_token=spelling.ends
+            )
+            known = self._tokenizers[visible] = tokenizer, spelling
+        return known

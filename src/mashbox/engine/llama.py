@@ -169,7 +169,9 @@ class LlamaBackend:
             for token in range(self._vocab_size)
             if lib.llama_vocab_is_control(self._vocab, token)
         )
-        longest = max(len(literal.decode("utf-8", "replace").encode()) for literal in self.vocabulary.literals)
+        longest = max(
+            len(literal.decode("utf-8", "replace").encode()) for literal in self.vocabulary.literals
+        )
         template = lib.llama_model_chat_template(self._model, None)
         return ModelFacts(
             # The library rounds each sequence's cells up; we promise what was asked for.

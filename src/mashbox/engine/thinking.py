@@ -78,7 +78,9 @@ class AnswerText:
         return _parts([*shown, self._show(text[:keep])])
 
     def _show(self, text: str) -> tuple[str, bool]:
-        return (text, True) if self.thinking else (self._visible.read(text), False)
+        if self.thinking:
+            return ("" if self.stop is not None else text, True)
+        return (self._visible.read(text), False)
 
     def _pass(self, mark: str, rest: str) -> str:
         """Behind a mark; returns what is left to read of the token's text."""
