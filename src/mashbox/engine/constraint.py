@@ -21,7 +21,7 @@ MOST_GAP = 2
 """Tokens of white space that may stand between a thinking block and what the grammar describes."""
 
 NO_TEXT = b"\xff"
-"""The library's sign for a token that is no text."""
+"""The library's sign for a name that is no text."""
 LONGEST = 128
 """Bytes of a token that a grammar can use; the library's tables end at 256."""
 
@@ -51,12 +51,15 @@ class Spelling:
         vocabulary = backend.vocabulary
         shown = {literal.encode() for literal in visible}
         hidden = {token for token in vocabulary.control if vocabulary.literals[token] not in shown}
+        hidden |= vocabulary.ends
         self._backend = backend
         self._visible = visible
         self._literals = vocabulary.literals
-        self._byte_tokens = {literal: token for token, literal in enumerate(vocabulary.literals)}
+        self._singles = {
+            literal: token for token, literal in enumerate(vocabulary.literals) if len(literal) == 1
+        }
         self.tokens = [
-            NO_TEXT if token in vocabulary.ends or token in hidden or len(literal) > LONGEST else literal
+            b"%b<%d>" % (NO_TEXT, token) if token in hidden or len(literal) > LONGEST else literal
             for token, literal in enumerate(vocabulary.literals)
         ]
         self.ends = sorted(vocabulary.ends)
@@ -76,7 +79,7 @@ class Spelling:
         data = text.encode()
         if b"".join(self._literals[token] for token in tokens) == data:
             return tokens
-        singles = [self._byte_tokens.get(data[at : at + 1]) for at in range(len(data))]
+        singles = [self._singles.get(data[at : at + 1]) for at in range(len(data))]
         return [token for token in singles if token is not None]
 
     def _segments(self, text: str) -> list[Segment]:
