@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from llguidance import LLParserLimits
 
 from mashbox.config import ModelConfig
 from mashbox.engine.backend import Vocabulary
@@ -82,12 +83,17 @@ def test_the_first_grammar_that_compiles_counts(grammars: Grammars) -> None:
     assert allowed(matcher) == {ord("a")}
 
 
-@pytest.mark.parametrize(
-    "grammar", ["", "start: missing", "start: /(/", "%%", '{"grammars": 3}', "\0"]
-)
+@pytest.mark.parametrize("grammar", ["", "start: missing", "start: /(/", "%%", '{"grammars": 3}', "\0"])
 def test_what_does_not_compile_is_said_in_one_sentence(grammars: Grammars, grammar: str) -> None:
     with pytest.raises(GrammarError, match=r"^The grammar for the answer cannot be compiled: [^\n]+[^.:]\.$"):
         grammars.compile(Constraint((grammar,)))
+
+
+def test_a_grammar_that_fails_at_its_first_step_does_not_count() -> None:
+    grammars = Grammars(scripted())
+    grammars._limits = LLParserLimits(max_lexer_states=15, verbose_errors=False)
+    constraint = Constraint(("start: /(a|b)*c(a|b){20}x/", 'start: "a"'))
+    assert allowed(grammars.compile(constraint)) == {ord("a")}
 
 
 def test_no_grammar_at_all_is_an_error(grammars: Grammars) -> None:

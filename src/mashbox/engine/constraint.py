@@ -123,7 +123,9 @@ class Matcher:
 
     def takes(self, token: int) -> bool:
         """Go on by a token if the grammar allows it."""
-        return self._matcher.try_consume_tokens([token]) == 1
+        taken: int = self._matcher.try_consume_tokens([token])
+        self._check()
+        return taken == 1
 
     def take_text(self, text: str) -> bool:
         """Go on by a text, if the grammar allows all of it."""
@@ -131,6 +133,7 @@ class Matcher:
         taken: int = self._matcher.try_consume_tokens(tokens)
         if taken < len(tokens):
             self._matcher.rollback(taken)
+        self._check()
         return taken == len(tokens)
 
     @property
@@ -161,7 +164,7 @@ class Grammars:
         """Tokens that are nothing but white space."""
 
     def compile(self, constraint: Constraint, visible: Collection[str] = ()) -> Matcher:
-        """A matcher for the first grammar that compiles. Raises GrammarError when none does.
+        """A matcher for the first grammar that compiles and can be taken a step. Raises GrammarError when none does.
 
         `visible` are control tokens the answer may hold; all others are out of the question.
         """
@@ -169,6 +172,8 @@ class Grammars:
         message = "there is none"
         for grammar in constraint.grammars:
             matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=self._limits)
+            # The first mask costs most and shows what is too complex.
+            matcher.compute_bitmask()
             if not matcher.is_error():
                 return Matcher(matcher, spelling)
             message = matcher.get_error().strip().splitlines()[0].rstrip(".:")
