@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
+import numpy as np
 import pytest
 from llguidance import LLParserLimits
 
@@ -26,7 +27,7 @@ from mashbox.engine.types import (
     Submit,
     TextDelta,
 )
-from tests.scripted import ScriptedBackend
+from tests.scripted import LITERALS, ScriptedBackend
 
 MARKS = Reasoning("<t>", "</t>")
 INSIDE = Reasoning("<t>", "</t>", inside=True)
@@ -208,6 +209,26 @@ def test_a_grammar_begins_when_the_thinking_ends(bench: Bench, line: str, text: 
     thinking, shown, end = bench.answer(line, reasoning=INSIDE, **constrained('start: "[" /[ab]/ "]"'))
     assert (thinking, shown) == (line.partition("</t>")[0], text)
     assert end.reason is FinishReason.STOP
+
+
+@pytest.mark.parametrize(
+    ("token", "text", "following"),
+    [(b"hm</t>[a", "[a", b"]"), (b"hm</t> no", "", b"["), (b"</t>[a]", "[a]", None)],
+)
+def test_a_token_may_hold_the_closer_and_text(
+    bench: Bench, token: bytes, text: str, following: bytes | None
+) -> None:
+    constraint = Constraint(('start: "[" /[ab]/ "]"',))
+    command = Submit("a", (), Sampling(), reasoning=INSIDE, constraint=constraint)
+    job = bench.preparer.prepare(command, [1], 0.0)
+    assert "".join(part.text for part in job.text.feed(token) if not part.thinking) == text
+    if following is None:
+        assert job.ending() is FinishReason.STOP
+    else:
+        # White space may only come where nothing of the answer has come yet.
+        scores = np.zeros(len(LITERALS), np.float32)
+        scores[ord("\n")], scores[ord(following)] = (2.0, 1.0) if text else (0.0, 1.0)
+        assert job.pick(scores) == ord(following)
 
 
 def test_a_grammar_begins_after_a_spent_budget(bench: Bench) -> None:

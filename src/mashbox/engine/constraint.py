@@ -164,9 +164,10 @@ class Grammars:
         """Tokens that are nothing but white space."""
 
     def compile(self, constraint: Constraint, visible: Collection[str] = ()) -> Matcher:
-        """A matcher for the first grammar that compiles and can be taken a step. Raises GrammarError when none does.
+        """A matcher for the first grammar that compiles and has a first mask.
 
-        `visible` are control tokens the answer may hold; all others are out of the question.
+        `visible` are control tokens the answer may hold; all others are out of the question. Raises
+        GrammarError when no grammar will do.
         """
         tokenizer, spelling = self._tokenizer(frozenset(visible))
         message = "there is none"
