@@ -163,8 +163,8 @@ def test_forced_tokens_must_fit_the_limit(bench: Bench) -> None:
     assert end.usage.completion_tokens == 5
 
 
-def test_a_closing_that_closes_nothing_is_no_budget(bench: Bench) -> None:
-    assert bench.answer("aaaa</t>b", **budgeted(2, closing="\n"))[:2] == ("aaaa", "b")
+def test_a_closing_that_closes_nothing_is_replaced_by_the_closer(bench: Bench) -> None:
+    assert bench.answer("aa!!!!b", **budgeted(2, closing="\n"))[:2] == ("aa", "b")
 
 
 # --- grammars --------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_a_token_may_hold_the_closer_and_text(
     constraint = Constraint(('start: "[" /[ab]/ "]"',))
     command = Submit("a", (), Sampling(), reasoning=INSIDE, constraint=constraint)
     job = bench.preparer.prepare(command, [1], 0.0)
-    assert "".join(part.text for part in job.text.feed(token) if not part.thinking) == text
+    assert "".join(shown for shown, thinking in job.text.feed(token) if not thinking) == text
     if following is None:
         assert job.ending() is FinishReason.STOP
     else:
@@ -234,6 +234,16 @@ def test_a_token_may_hold_the_closer_and_text(
 def test_a_grammar_begins_after_a_spent_budget(bench: Bench) -> None:
     thinking, text, _ = bench.answer("a" * 10 + "[b]", **budgeted(3), **constrained(LIST))
     assert (thinking, text) == ("aaa\n", "\n\n[b]")
+
+
+def test_a_turn_that_would_end_while_thinking_goes_on_to_the_grammar(bench: Bench) -> None:
+    thinking, text, end = bench.answer("hm", reasoning=INSIDE, **constrained('start: "yes"'))
+    assert (thinking, text.strip(), end.reason) == ("hm", "yes", FinishReason.STOP)
+
+
+def test_a_free_turn_may_end_while_thinking(bench: Bench) -> None:
+    thinking, text, end = bench.answer("hm", reasoning=INSIDE)
+    assert (thinking, text, end.reason, end.usage.reasoning_tokens) == ("hm", "", FinishReason.STOP, 3)
 
 
 def test_marks_inside_what_a_grammar_describes_are_text(bench: Bench) -> None:

@@ -23,14 +23,14 @@ THINK = Reasoning("<think>", "</think>")
 Shown = tuple[list[Part], str | None]
 
 
-def merged(parts: Sequence[tuple[str, bool]]) -> list[Part]:
+def merged(parts: Sequence[Part]) -> list[Part]:
     """Neighbours of one kind as one."""
     result: list[Part] = []
     for text, thinking in parts:
-        if text and result and result[-1].thinking == thinking:
-            result[-1] = Part(result[-1].text + text, thinking)
+        if text and result and result[-1][1] == thinking:
+            result[-1] = (result[-1][0] + text, thinking)
         elif text:
-            result.append(Part(text, thinking))
+            result.append((text, thinking))
     return result
 
 
@@ -58,15 +58,16 @@ def cut_at_stop(text: str, stops: Sequence[str]) -> tuple[str, str | None]:
 def runs(text: str, reasoning: Reasoning) -> list[Part]:
     """The definition of blocks, slowly: every run between two marks."""
     marks = sorted({reasoning.opener, reasoning.closer} - {""}, key=len, reverse=True)
-    found, run, inside = [], "", reasoning.inside
+    found: list[Part] = []
+    run, inside = "", reasoning.inside
     for char in text:
         run += char
         mark = next((mark for mark in marks if run.endswith(mark)), None)
         if mark is not None:
-            found.append(Part(run.removesuffix(mark), inside))
+            found.append((run.removesuffix(mark), inside))
             run = ""
             inside = not inside if reasoning.opener == reasoning.closer else mark == reasoning.opener
-    return [*found, Part(run, inside)]
+    return [*found, (run, inside)]
 
 
 def expected(text: str, reasoning: Reasoning, stops: Sequence[str]) -> Shown:
@@ -74,7 +75,7 @@ def expected(text: str, reasoning: Reasoning, stops: Sequence[str]) -> Shown:
     parts: list[Part] = []
     for run, thinking in runs(text, reasoning):
         shown, stop = (run, None) if thinking else cut_at_stop(run, stops)
-        parts.append(Part(shown, thinking))
+        parts.append((shown, thinking))
         if stop is not None:
             return merged(parts), stop
     return merged(parts), None
@@ -110,8 +111,8 @@ def test_what_is_shown_stays_right_whatever_follows(
     shown = merged(AnswerText(stops, reasoning).feed(text.encode()))
     final, _ = expected(text + rest, reasoning, stops)
     for thinking in (True, False):
-        whole = "".join(part.text for part in final if part.thinking is thinking)
-        assert whole.startswith("".join(part.text for part in shown if part.thinking is thinking))
+        whole = "".join(text for text, kind in final if kind is thinking)
+        assert whole.startswith("".join(text for text, kind in shown if kind is thinking))
 
 
 @pytest.mark.parametrize(
