@@ -12,8 +12,9 @@ from mashbox.engine.types import Constraint
 class CallReader(Protocol):
     """Reads one answer's text without its thinking; linear in the text, and any cut gives the same events.
 
-    Text that may begin a call is held back. What turns out not to be a well-formed call comes out as
-    the very text it was.
+    Text that may begin a call is held back. What turns out not to be a well-formed call of one of the
+    tools comes out as the very text it was. White space next to a call belongs to the call and is
+    dropped; all other text comes out as it is.
     """
 
     def feed(self, text: str) -> Sequence[Text | Call]:
@@ -21,7 +22,7 @@ class CallReader(Protocol):
         ...
 
     def finish(self) -> Sequence[Text | Call]:
-        """What was held back, once no more text comes."""
+        """What was held back, once no more text comes. Text fed after that begins anew."""
         ...
 
 
@@ -36,6 +37,11 @@ class ToolFormat(Protocol):
     @property
     def visible(self) -> tuple[str, ...]:
         """Control tokens the reader must see in the text, where the model has them."""
+        ...
+
+    @property
+    def always(self) -> bool:
+        """Every answer needs the reader, also without tools: its text has marks that are not to be shown."""
         ...
 
     def reader(self, tools: Sequence[Tool]) -> CallReader:
