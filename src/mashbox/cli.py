@@ -24,6 +24,7 @@ from mashbox.catalog.memory import MemorySettings, check_fits, default_context, 
 from mashbox.catalog.progress import reporter_for
 from mashbox.catalog.recommended import recommended_sampling
 from mashbox.catalog.resolve import ResolvedModel, list_models, pull, resolve
+from mashbox.chat.formats.choose import FORMAT_NAMES
 from mashbox.chat.template import ChatTemplate
 from mashbox.chat.template_source import load_template_file
 from mashbox.config import PREFILL_ROWS, ModelConfig, WorkerConfig
@@ -111,6 +112,12 @@ def _check_rope_scaling(value: str) -> str:
     return value
 
 
+def _check_tool_format(value: str | None) -> str | None:
+    if value is not None and value not in FORMAT_NAMES:
+        raise typer.BadParameter(f"use one of {', '.join(FORMAT_NAMES)}")
+    return value
+
+
 @app.command()
 @plain_errors
 def run(
@@ -163,6 +170,14 @@ def run(
     chat_template: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A Jinja chat template in place of the model's own.")
     ] = None,
+    tool_format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            callback=_check_tool_format,
+            help=f"How it writes tool calls: {', '.join(FORMAT_NAMES)}. Default: as its template does.",
+        ),
+    ] = None,
     alias: Annotated[str | None, typer.Option(help="The model id that clients use.")] = None,
     model_sampling: Annotated[
         bool,
@@ -208,6 +223,7 @@ def run(
         ),
         paths=resolved.paths,
         chat_template=template,
+        tool_format=tool_format,
     )
     url = f"http://{host}:{listener.getsockname()[1]}"
     machine.listen(listener)

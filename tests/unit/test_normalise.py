@@ -8,13 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mashbox.chat.normalise import CONTINUE, SystemPlace, TemplateTraits, normalise
+from mashbox.chat.normalise import CONTINUE, normalise
 from mashbox.chat.template import ChatTemplate
-from mashbox.chat.types import Message, Role
+from mashbox.chat.traits import CallForm, CallText, SystemPlace, TemplateTraits, ThinkingPlace
+from mashbox.chat.types import Message, Role, ToolCall
 
 TEMPLATES = Path(__file__).parent / "templates"
-EASY = TemplateTraits()
+EASY = TemplateTraits(tools=None, calls=CallForm.NOWHERE)
 STRICT = TemplateTraits(
+    tools=None,
+    calls=CallForm.NOWHERE,
     system=SystemPlace.NOWHERE,
     system_alone=False,
     repeated_roles=False,
@@ -39,7 +42,7 @@ def talk(*pairs: tuple[Role, str]) -> tuple[Message, ...]:
 
 def test_traits_of_an_easy_going_template() -> None:
     assert read("chatml").traits == EASY
-    assert read("thinking").traits == EASY
+    assert read("thinking").traits == replace(EASY, thinking=ThinkingPlace.CONTENT)
     assert read("headers").traits == EASY
 
 
@@ -89,7 +92,8 @@ def test_every_template_shows_every_text_of_an_awkward_conversation(name: str) -
 
 
 def test_an_easy_going_template_gets_the_conversation_as_it_is() -> None:
-    assert normalise(AWKWARD, EASY) == AWKWARD
+    expected = tuple(replace(m, role="user") if m.role == "tool" else m for m in AWKWARD)
+    assert normalise(AWKWARD, EASY) == expected  # nothing called for these results
 
 
 def test_a_strict_template_gets_it_in_order() -> None:
@@ -168,6 +172,60 @@ def test_the_result_has_what_the_traits_ask_for(messages: list[Message], traits:
     assert sorted(said) == sorted(kept)
 
 
-def test_tool_results_in_a_row_stay_apart() -> None:
-    messages = talk(("user", "U"), ("assistant", "A"), ("tool", "T1"), ("tool", "T2"))
-    assert normalise(messages, replace(STRICT, tool_role=True)) == messages
+tool_traits = st.builds(
+    TemplateTraits,
+    system=st.sampled_from(SystemPlace),
+    repeated_roles=flags,
+    assistant_first=flags,
+    assistant_last=flags,
+    empty_assistant=flags,
+    tool_role=flags,
+    tools=st.sampled_from(["tools", None]),
+    calls=st.sampled_from(CallForm),
+    parallel_calls=flags,
+    open_calls=flags,
+    user_after_results=flags,
+    call_text=st.sampled_from([CallText.BESIDE, CallText.BEFORE]),
+    thinking_beside_text=flags,
+).filter(
+    lambda traits: (
+        traits.calls is CallForm.NOWHERE
+        or (traits.tools is not None and (traits.tool_role or traits.open_calls))
+    )  # else the probe says so
+)
+calling = st.builds(
+    Message,
+    st.just("assistant"),
+    st.sampled_from(["", "a"]),
+    thinking=st.sampled_from(["", "t"]),
+    tool_calls=st.lists(st.sampled_from("xyz"), min_size=1, max_size=3).map(
+        lambda ids: tuple(ToolCall(i, f"f{i}", "{}") for i in ids)
+    ),
+)
+results = st.builds(Message, st.just("tool"), st.just("r"), tool_call_id=st.sampled_from("xyzw"))
+tool_talk = st.lists(
+    st.one_of(calling, results, results, any_messages.map(lambda m: (m or AWKWARD)[0])), max_size=8
+)
+
+
+@given(tool_talk, tool_traits)
+def test_calls_and_results_are_as_the_traits_ask_for(messages: list[Message], traits: TemplateTraits) -> None:
+    result = normalise(messages, traits)
+    if traits.calls is not CallForm.NOWHERE or not traits.tool_role:
+        assert normalise(result, traits) == result  # else results stand behind calls that are text
+    open_ids: set[str | None] = set()
+    for message in result:
+        if message.role == "tool":
+            assert traits.tool_role
+            if traits.calls is not CallForm.NOWHERE:
+                open_ids.remove(message.tool_call_id)  # its call's message is right before, but for results
+            continue
+        open_ids = {call.id for call in message.tool_calls}
+        assert traits.calls is not CallForm.NOWHERE or not message.tool_calls
+        assert traits.parallel_calls or len(message.tool_calls) <= 1
+        assert traits.call_text is CallText.BESIDE or not (message.tool_calls and message.content.strip())
+    pairs = [(first.role, second.role) for first, second in pairwise(result)]
+    assert traits.user_after_results or ("tool", "user") not in pairs
+    count = sum(len(message.tool_calls) for message in messages)
+    written = sum(message.content.count('"name": "f') for message in result)
+    assert count == sum(len(message.tool_calls) for message in result) + written

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from mashbox.chat.message_dict import message_dicts
 from mashbox.chat.normalise import normalise
-from mashbox.chat.template import ChatTemplate, message_dict
+from mashbox.chat.template import ChatTemplate
 from mashbox.chat.types import Message
 from mashbox.engine.types import Segment
 from mashbox.errors import ConfigError, InvalidRequestError
@@ -56,7 +57,7 @@ def plain_rendering(name: str, messages: tuple[Message, ...]) -> str:
     environment.globals["raise_exception"] = _refuse
     environment.filters["tojson"] = _plain_json
     traits = BUILT[name].traits
-    dicts = [message_dict(m, content_parts=traits.content_parts) for m in normalise(messages, traits)]
+    dicts = message_dicts(normalise(messages, traits), traits)
     template = environment.from_string(source_of(name))
     return template.render(messages=dicts, add_generation_prompt=True, bos_token=BOS, eos_token=EOS)
 
@@ -222,6 +223,20 @@ def test_private_use_characters_of_template_and_text_survive_together() -> None:
     of_text = "".join(map(chr, range(0xE080, 0xE100)))
     segments = render_one(of_template + ECHO, of_text + "<s>")
     assert segments == (Segment(of_template + of_text, True), Segment("<s>", False))
+
+
+def test_a_list_in_pythons_notation_shows_the_text_as_it_was_sent() -> None:
+    template = build("{{ docs }}{{ docs ~ '' }}{{ docs | string }}")
+    segments = template.render((), docs=["<s>", "é|"])
+    assert joined(segments) == "['<s>', 'é|']" * 3
+    assert control_in(segments) == []
+
+
+@pytest.mark.parametrize(
+    "typed", ["\\ue000", "\\ue001 \\ue002 \\uf8ff \\U000f0000", "\\\\ue000", "\\ufffd \\ue00"]
+)
+def test_escapes_that_are_typed_survive(typed: str) -> None:
+    assert joined(render_one("<s>" + ECHO, typed + "<s>")) == f"<s>{typed}<s>"
 
 
 def test_text_that_uses_up_all_private_characters_is_refused() -> None:
