@@ -10,10 +10,12 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 from starlette.types import Lifespan
 
+from mashbox.api.anthropic_messages import Messages
 from mashbox.api.health import Health, Identity
 from mashbox.api.models import Models
 from mashbox.api.openai_chat import ChatCompletions
 from mashbox.api.openai_completions import Completions
+from mashbox.api.openai_responses import Responses, refuse_upgrade
 from mashbox.api.settings import ServeConfig
 from mashbox.chat.service import ChatService
 from mashbox.engine.client import LOADING_RETRY_S, EngineClient
@@ -35,6 +37,7 @@ def create_app(
     """Wire the routes to what they need. `lifespan` starts and stops the engine."""
     health = Health(engine, config, identity)
     models = Models(engine, config)
+    messages = Messages(chat, config, stream_limits)
     routes = [
         Route("/v1/health", health.handle),
         Route("/health", health.handle),
@@ -43,6 +46,10 @@ def create_app(
         Route("/v1/models/{model:path}", models.handle_one),
         Route("/v1/chat/completions", ChatCompletions(chat, config, stream_limits).handle, methods=["POST"]),
         Route("/v1/completions", Completions(chat, config, stream_limits).handle, methods=["POST"]),
+        Route("/v1/messages", messages.handle, methods=["POST"]),
+        Route("/v1/messages/count_tokens", messages.handle_count, methods=["POST"]),
+        Route("/v1/responses", Responses(chat, config, stream_limits).handle, methods=["POST"]),
+        Route("/v1/responses", refuse_upgrade, methods=["GET"]),
     ]
     app = Starlette(
         routes=routes,
