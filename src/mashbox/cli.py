@@ -30,6 +30,7 @@ from mashbox.chat.template_source import load_template_file
 from mashbox.config import PREFILL_ROWS, ModelConfig, WorkerConfig
 from mashbox.engine.types import ModelFacts, Sampling
 from mashbox.errors import ConfigError
+from mashbox.http.sse import StreamLimits
 
 app = typer.Typer(
     help="A private AI box on one machine.",
@@ -185,9 +186,15 @@ def run(
             "--model-sampling", help="Use the sampling its makers recommend as defaults, not greedy ones."
         ),
     ] = False,
+    keep_alive: Annotated[
+        float,
+        typer.Option(
+            min=0.1, metavar="SECONDS", help="How long a stream may be silent before it gets a sign of life."
+        ),
+    ] = 10.0,
     log_level: Annotated[LogLevel, typer.Option(help="How much to log.")] = LogLevel.INFO,
 ) -> None:
-    """Serve one model on the OpenAI chat and completions APIs."""
+    """Serve one model on the OpenAI and Anthropic APIs."""
     _set_up_logging(log_level)
     _check_host(host)
     template = _read_template(chat_template)
@@ -224,6 +231,7 @@ def run(
         paths=resolved.paths,
         chat_template=template,
         tool_format=tool_format,
+        stream_limits=StreamLimits(keep_alive_s=keep_alive),
     )
     url = f"http://{host}:{listener.getsockname()[1]}"
     machine.listen(listener)
@@ -233,8 +241,10 @@ def run(
 
 def _set_up_logging(level: LogLevel) -> None:
     logging.basicConfig(level=level.value.upper(), format="%(asctime)s %(levelname)s %(message)s")
-    for chatty in ("uvicorn.error", "httpx2", "httpcore2", "filelock"):
+    for chatty in ("httpx2", "httpcore2", "filelock"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))
+    # Its warnings are about what single clients send.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
 
 def _check_host(host: str) -> None:
@@ -292,6 +302,7 @@ def _ready(url: str, serve: ServeConfig, facts: ModelFacts) -> None:
   Try it          curl -s {url}/v1/chat/completions -H 'Content-Type: application/json' \\
                     -d '{{"messages": [{{"role": "user", "content": "Name three planets."}}]}}'
   OpenAI clients  export OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=any
+  Anthropic's     export ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=any
   Health          {url}/health
   Stop            Ctrl-C
 """,

@@ -28,6 +28,7 @@ from mashbox.engine.client import EngineClient
 from mashbox.engine.supervisor import Supervisor
 from mashbox.engine.types import ModelFacts
 from mashbox.errors import ConfigError
+from mashbox.http.sse import DEFAULT_LIMITS, StreamLimits
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class Deployment:
     paths: tuple[Path, ...]
     chat_template: str | None = None
     """Text of a template that replaces the model's own."""
+    stream_limits: StreamLimits = DEFAULT_LIMITS
     tool_format: str | None = None
     """Name of the tool-call format; None: the one that fits the template."""
 
@@ -144,7 +146,13 @@ async def run(
     engine = EngineClient(supervisor)
     identity = ModelIdentity(deployment, engine)
     chat = ChatService(engine, lambda facts: chat_format(deployment, facts))
-    app = create_app(config=deployment.serve, engine=engine, chat=chat, identity=identity.now)
+    app = create_app(
+        config=deployment.serve,
+        engine=engine,
+        chat=chat,
+        identity=identity.now,
+        stream_limits=deployment.stream_limits,
+    )
     settings = uvicorn.Config(
         app,
         http="httptools",

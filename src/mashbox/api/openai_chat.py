@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from functools import partial
 from typing import Annotated, Any
@@ -91,7 +92,8 @@ class ChatCompletions:
         """Parse, start the answer, then send it streamed or whole."""
         body = await read_json(request, _DECODER)
         check_model(body, self._model_id)
-        chat_request = parse_request(body, self._defaults)
+        # In a thread: the messages of the largest body take seconds.
+        chat_request = await asyncio.to_thread(parse_request, body, self._defaults)
         answer = await while_connected(request.receive, self._chat.answer(chat_request))
         head = new_head("chatcmpl-", self._model_id)
         if body.stream:

@@ -189,7 +189,8 @@ class EngineClient:
             self._supervisor.send(Count(request_id, segments))
             return await counted
         finally:
-            self._counts.pop(request_id, None)
+            if self._counts.pop(request_id, None) and not counted.done():
+                self._supervisor.send(Cancel(request_id))
 
     def _check_ready(self) -> None:
         state = self.status.state

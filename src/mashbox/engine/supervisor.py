@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 """Makes the C library ask for huge pages: reading the weights takes a fifth less time then."""
 HEARTBEAT_TIMEOUT_S = 3.0
+LOADING_TIMEOUT_S = 15.0
+"""While a model loads, single library calls hold the interpreter for a second or two."""
 STALL_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 60.0
 """For a new process to say its first word: it has to be read from a disk that may be slow."""
@@ -184,7 +186,9 @@ class Supervisor:
 
     def _hung(self) -> str | None:
         now = time.monotonic()
-        allowed = HEARTBEAT_TIMEOUT_S if self._heard else START_TIMEOUT_S
+        allowed = START_TIMEOUT_S
+        if self._heard:
+            allowed = HEARTBEAT_TIMEOUT_S if self.status.state == "ready" else LOADING_TIMEOUT_S
         if now - self._last_beat > allowed:
             return f"no heartbeat for {allowed:.0f} s"
         if now - self._last_step[1] > STALL_TIMEOUT_S:
