@@ -19,7 +19,7 @@ ALLOWED = {
     "chat": {"errors", "config", "engine"},
     "http": {"errors", "config"},
     "api": {"errors", "config", "engine", "chat", "http"},
-    "server": {"errors", "config", "engine", "chat", "api", "catalog"},
+    "server": {"errors", "config", "engine", "chat", "http", "api", "catalog"},
 }
 
 
