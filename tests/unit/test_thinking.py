@@ -119,7 +119,8 @@ def test_what_is_shown_stays_right_whatever_follows(
     ("text", "inside", "parts"),
     [
         ("<think>why</think>so", False, [("why", True), ("so", False)]),
-        ("why</think>\n\nso", True, [("why", True), ("\n\nso", False)]),
+        ("why</think>\n\nso", True, [("why", True), ("so", False)]),
+        ("</think>\n\nso", True, [("so", False)]),
         ("a<think>b</think>c<think>d</think>e", False, [("a", 0), ("b", 1), ("c", 0), ("d", 1), ("e", 0)]),
         ("never closed", True, [("never closed", True)]),
         ("a < b, a <thin", False, [("a < b, a <thin", False)]),

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from mashbox.engine.text import StopMatcher, TextAssembler
 from mashbox.engine.types import Reasoning
 
+WHITE_SPACE = " \t\r\n"
+
 Part = tuple[str, bool]
 """A run of text, and whether it is thinking; no part that comes out is empty."""
 
@@ -19,7 +21,8 @@ class AnswerText:
     """Turns token bytes into thinking and text that may be shown.
 
     Marks never come out, wherever they stand; what may become one is held back. Stop strings are
-    looked for in the text between two marks. Without `reasoning` everything is text.
+    looked for in the text between two marks, and white space right after a closer is the closer's.
+    Without `reasoning` everything is text.
 
     With `begin_constraint` the first closer ends all thinking: what follows it in the same token comes
     out if `begin_constraint` takes it, and marks are text from then on.
@@ -39,6 +42,7 @@ class AnswerText:
         marks = [mark for mark in (reasoning.opener, reasoning.closer) if mark] if reasoning else []
         self._marks = StopMatcher(marks)
         self.thinking = reasoning is not None and reasoning.inside
+        self._after_closer = False
 
     @property
     def stop(self) -> str | None:
@@ -75,6 +79,9 @@ class AnswerText:
     def _show(self, text: str) -> Part:
         if self.thinking:
             return ("" if self.stop is not None else text, True)
+        if self._after_closer:
+            text = text.lstrip(WHITE_SPACE)
+            self._after_closer = not text
         return (self._visible.read(text), False)
 
     def _pass(self, mark: str, rest: str) -> str:
@@ -82,7 +89,9 @@ class AnswerText:
         assert self._reasoning is not None
         opens = mark == self._reasoning.opener
         # A model may have one mark for both.
-        self.thinking = opens and not (self.thinking and mark == self._reasoning.closer)
+        was_thinking = self.thinking
+        self.thinking = opens and not (was_thinking and mark == self._reasoning.closer)
+        self._after_closer = was_thinking and not self.thinking
         if self._begin_constraint is None or self.thinking:
             return rest
         self._reasoning = None
