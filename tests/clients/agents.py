@@ -1,0 +1,134 @@
+"""Runs the real coding agents, each in a home and a folder of its own, with no way to the internet."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+BIN = Path(__file__).parent / "npm" / "node_modules" / ".bin"
+MODEL_ID = "smollm2-135m"
+TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a finished command said."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Where one client works: its home, its folder, and the server's address without /v1."""
+
+    home: Path
+    folder: Path
+    url: str
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Only what a client needs. Everything but loopback goes to a proxy that is not there."""
+        nowhere = "http://127.0.0.1:9"
+        return {
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "HOME": str(self.home),
+            "TERM": "dumb",
+            "LANG": "C.UTF-8",
+            "HTTP_PROXY": nowhere,
+            "HTTPS_PROXY": nowhere,
+            "NO_PROXY": "127.0.0.1,localhost",
+            **more,
+        }
+
+    def run(self, command: Sequence[str], environment: Mapping[str, str], said: str = "") -> Run:
+        """Run to the end, with `said` on its standard input; too slow fails the test."""
+        process = subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            out, err = process.communicate(said, timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            _end_group(process.pid)
+            out, err = process.communicate()
+            raise AssertionError(f"{command[0]} took over {TIMEOUT_S} s: {out[-2000:]} {err[-2000:]}") from None
+        finally:
+            _end_group(process.pid)
+        return Run(process.returncode, out, err)
+
+
+def _end_group(pid: int) -> None:
+    """End what a command has left behind."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def claude_code(desk: Desk, prompt: str, *options: str) -> Run:
+    """One headless turn of Claude Code, allowed to use its file and shell tools."""
+    environment = desk.environment(
+        ANTHROPIC_BASE_URL=desk.url,
+        ANTHROPIC_API_KEY="any",
+        ANTHROPIC_MODEL=MODEL_ID,
+        CLAUDE_CODE_MAX_CONTEXT_TOKENS="65536",
+        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
+        DISABLE_AUTOUPDATER="1",
+        IS_SANDBOX="1",
+    )
+    allowed = ("--allowedTools", "Bash,Edit,Write,Read")
+    return desk.run(["claude", "-p", prompt, *allowed, *options], environment)
+
+
+CODEX_CONFIG = """\
+model = "{model}"
+model_provider = "mashbox"
+[model_providers.mashbox]
+name = "mashbox"
+base_url = "{url}/v1"
+env_key = "MASHBOX_KEY"
+wire_api = "responses"
+[analytics]
+enabled = false
+"""
+
+
+def codex(desk: Desk, prompt: str, *command: str) -> Run:
+    """One headless turn of Codex, allowed everything; `command` is `exec` unless told otherwise."""
+    folder = desk.home / ".codex"
+    folder.mkdir(exist_ok=True)
+    (folder / "config.toml").write_text(CODEX_CONFIG.format(model=MODEL_ID, url=desk.url))
+    options = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
+    environment = desk.environment(MASHBOX_KEY="any", CODEX_HOME=str(folder))
+    return desk.run(["codex", *(command or ("exec",)), *options, prompt], environment)
+
+
+PI_PATHS = {"openai-completions": "/v1", "openai-responses": "/v1", "anthropic-messages": ""}
+"""What Pi wants after the server's address in each of its modes."""
+
+
+def pi(desk: Desk, prompt: str, *options: str, api: str = "openai-completions") -> Run:
+    """One headless turn of Pi in one of its modes."""
+    folder = desk.home / ".pi" / "agent"
+    folder.mkdir(parents=True, exist_ok=True)
+    provider = {
+        "baseUrl": desk.url + PI_PATHS[api],
+        "api": api,
+        "apiKey": "any",
+        "models": [{"id": MODEL_ID, "contextWindow": 65536}],
+    }
+    (folder / "models.json").write_text(json.dumps({"providers": {"mashbox": provider}}))
+    command = ["pi", "--offline", "--model", f"mashbox/{MODEL_ID}", *(options or ("--no-session",))]
+    return desk.run([*command, "-p", prompt], desk.environment(PI_OFFLINE="1"))

@@ -1,0 +1,163 @@
+"""A proxy between a client and the server: it keeps everything that went through, and can refuse requests."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "date", "server"}
+SERVER_TIMEOUT_S = 60.0
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request and what came back; `status` is 0 and `received` grows while it is under way."""
+
+    method: str
+    path: str
+    sent: bytes
+    status: int = 0
+    received: bytearray = field(default_factory=bytearray)
+
+    @property
+    def request(self) -> Any:
+        """The request's JSON."""
+        return json.loads(self.sent)
+
+    @property
+    def route(self) -> str:
+        """The path without its query."""
+        return self.path.partition("?")[0]
+
+    @property
+    def answer(self) -> Any:
+        """The JSON of an answer that was not streamed."""
+        return json.loads(self.received)
+
+    def data(self) -> list[Any]:
+        """The JSON of every `data:` line of a stream, `[DONE]` left out."""
+        lines = self.received.decode().splitlines()
+        texts = [line.removeprefix("data:").strip() for line in lines if line.startswith("data:")]
+        return [json.loads(text) for text in texts if text != "[DONE]"]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer that the proxy gives in the server's place."""
+
+    status: int
+    body: Mapping[str, Any]
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Judge = Callable[[Exchange, int], Refusal | None]
+"""Decides on a POST; it gets how many POSTs to this route there were before."""
+
+
+def let_pass(exchange: Exchange, before: int) -> Refusal | None:
+    """The judge that refuses nothing."""
+    return None
+
+
+class Proxy:
+    """See the module. One thread per connection; `exchanges` are in the order of their arrival."""
+
+    def __init__(self, target_port: int, judge: Judge = let_pass) -> None:
+        self.target_port = target_port
+        self.judge = judge
+        self.exchanges: list[Exchange] = []
+        self._lock = threading.Lock()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_for(self))
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    @contextmanager
+    def running(self) -> Iterator[Proxy]:
+        """Serve in a thread of its own."""
+        thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._server.shutdown()
+            thread.join()
+            self._server.server_close()
+
+    def posts(self, route: str) -> list[Exchange]:
+        """The POSTs to one route so far."""
+        return [seen for seen in self.exchanges if seen.method == "POST" and seen.route == route]
+
+    def admit(self, exchange: Exchange) -> Refusal | None:
+        """Keep an exchange, and say whether it is refused."""
+        with self._lock:
+            before = len(self.posts(exchange.route))
+            self.exchanges.append(exchange)
+        return self.judge(exchange, before) if exchange.method == "POST" else None
+
+
+def _handler_for(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+        def handle_one_request(self) -> None:
+            try:
+                super().handle_one_request()
+            except ConnectionError:  # the client went away
+                self.close_connection = True
+
+        def do_POST(self) -> None:
+            sent = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            exchange = Exchange(self.command, self.path, sent)
+            refusal = proxy.admit(exchange)
+            if refusal is None:
+                self._forward(exchange)
+            else:
+                self._refuse(exchange, refusal)
+
+        do_GET = do_HEAD = do_DELETE = do_POST
+
+        def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
+            exchange.received += json.dumps(refusal.body).encode()
+            exchange.status = refusal.status
+            self.send_response(refusal.status)
+            for name, value in refusal.headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(exchange.received)))
+            self.end_headers()
+            self.wfile.write(exchange.received)
+
+        def _forward(self, exchange: Exchange) -> None:
+            server = http.client.HTTPConnection("127.0.0.1", proxy.target_port, timeout=SERVER_TIMEOUT_S)
+            try:
+                headers = {k: v for k, v in self.headers.items() if k.lower() != "transfer-encoding"}
+                server.request(self.command, self.path, exchange.sent, headers)
+                self._relay(exchange, server.getresponse())
+            finally:
+                server.close()
+
+        def _relay(self, exchange: Exchange, answer: http.client.HTTPResponse) -> None:
+            """Pass the answer on piece by piece, as it comes."""
+            exchange.status = answer.status
+            self.send_response(answer.status)
+            for name, value in answer.getheaders():
+                if name.lower() not in HOP_BY_HOP:
+                    self.send_header(name, value)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            while self.command != "HEAD" and (piece := answer.read1()):
+                exchange.received += piece
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                self.wfile.flush()
+            if self.command != "HEAD":
+                self.wfile.write(b"0\r\n\r\n")
+
+    return Handler
