@@ -193,7 +193,7 @@ class ScriptedModel:
         said = next(self._answers[slot], Said(self._end))
         for mark in said.marks:
             obey(mark)
-        row = self._row[slot]
+        row: Logits = self._row[slot]
         row[:] = 0.0
         row[said.token] = CERTAIN
         return row

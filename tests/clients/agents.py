@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+from tests.clients.script import call
 
 BIN = Path(__file__).parent / "npm" / "node_modules" / ".bin"
 MODEL_ID = "smollm2-135m"
@@ -63,7 +67,9 @@ class Desk:
         except subprocess.TimeoutExpired:
             _end_group(process.pid)
             out, err = process.communicate()
-            raise AssertionError(f"{command[0]} took over {TIMEOUT_S} s: {out[-2000:]} {err[-2000:]}") from None
+            raise AssertionError(
+                f"{command[0]} took over {TIMEOUT_S} s: {out[-2000:]} {err[-2000:]}"
+            ) from None
         finally:
             _end_group(process.pid)
         return Run(process.returncode, out, err)
@@ -130,5 +136,68 @@ def pi(desk: Desk, prompt: str, *options: str, api: str = "openai-completions") 
         "models": [{"id": MODEL_ID, "contextWindow": 65536}],
     }
     (folder / "models.json").write_text(json.dumps({"providers": {"mashbox": provider}}))
-    command = ["pi", "--offline", "--model", f"mashbox/{MODEL_ID}", *(options or ("--no-session",))]
-    return desk.run([*command, "-p", prompt], desk.environment(PI_OFFLINE="1"))
+    command = ["pi", "--offline", "--model", f"mashbox/{MODEL_ID}", *options, "-p", prompt]
+    return desk.run(command, desk.environment(PI_OFFLINE="1"))
+
+
+@dataclass(frozen=True)
+class Client:
+    """What the tests need to know of a client: how it is run, and what calls of its tools look like."""
+
+    name: str
+    route: str
+    run: Callable[[Desk, str], Run]
+    carry_on: Callable[[Desk, str], Run]
+    """Runs a second turn of the conversation that `run` began."""
+    shell: Callable[[str], str]
+    """A call that runs a command."""
+    write: Callable[[Path, str], str]
+    """A call that writes a file."""
+    edit: Callable[[Path, str, str], str]
+    """A call that replaces text in a file that was written before."""
+
+
+def _codex_write(path: Path, text: str) -> str:
+    return call("exec_command", cmd=f"printf %s {shlex.quote(text)} > {shlex.quote(str(path))}")
+
+
+def _codex_edit(path: Path, old: str, new: str) -> str:
+    """As a patch of one line: Codex reads `apply_patch` out of the command."""
+    patch = f"*** Begin Patch\n*** Update File: {path}\n@@\n-{old}\n+{new}\n*** End Patch"
+    return call("exec_command", cmd=f"apply_patch <<'END'\n{patch}\nEND\n")
+
+
+def _pi_client(name: str, route: str, api: str) -> Client:
+    return Client(
+        name=name,
+        route=route,
+        run=partial(pi, api=api),
+        carry_on=lambda desk, prompt: pi(desk, prompt, "--continue", api=api),
+        shell=lambda command: call("bash", command=command),
+        write=lambda path, text: call("write", path=str(path), content=text),
+        edit=lambda path, old, new: call("edit", path=str(path), edits=[{"oldText": old, "newText": new}]),
+    )
+
+
+CLAUDE_CODE = Client(
+    name="claude-code",
+    route="/v1/messages",
+    run=claude_code,
+    carry_on=lambda desk, prompt: claude_code(desk, prompt, "--continue"),
+    shell=lambda command: call("Bash", command=command),
+    write=lambda path, text: call("Write", file_path=str(path), content=text),
+    edit=lambda path, old, new: call("Edit", file_path=str(path), old_string=old, new_string=new),
+)
+CODEX = Client(
+    name="codex",
+    route="/v1/responses",
+    run=codex,
+    carry_on=lambda desk, prompt: codex(desk, prompt, "exec", "resume", "--last"),
+    shell=lambda command: call("exec_command", cmd=command),
+    write=_codex_write,
+    edit=_codex_edit,
+)
+PI_CHAT = _pi_client("pi-chat", "/v1/chat/completions", "openai-completions")
+PI_RESPONSES = _pi_client("pi-responses", "/v1/responses", "openai-responses")
+PI_MESSAGES = _pi_client("pi-messages", "/v1/messages", "anthropic-messages")
+CLIENTS = (CLAUDE_CODE, CODEX, PI_CHAT, PI_RESPONSES, PI_MESSAGES)

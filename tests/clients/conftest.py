@@ -1,12 +1,11 @@
-"""One server with a scripted model for all tests here; each test has a proxy, a desk and a script of its own."""
+"""One server with a scripted model for all tests here; each test has its own proxy, desk and script."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +16,12 @@ import pytest
 
 from mashbox import machine
 from mashbox.catalog.resolve import resolve
-from tests.clients.agents import BIN, MODEL_ID, Desk
+from tests.clients.agents import MODEL_ID, Desk
 from tests.clients.proxy import Proxy
 from tests.model_script import Rule, Script
 
 CONTEXT = 65_536
 READY_S = 30.0
-REAL = "[real]"
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ def _is_idle(port: int) -> bool:
         report: dict[str, Any] = httpx.get(f"http://127.0.0.1:{port}/health").json()
     except httpx.ConnectError:
         return False
-    return report["status"] == "ok" and report["live_rows"] == 0 and report["waiting"] == 0
+    return (report["status"], report["live_rows"], report["waiting"]) == ("ok", 0, 0)
 
 
 @contextmanager

@@ -104,7 +104,7 @@ def _handler_for(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_request(self, code: object = "-", size: object = "-") -> None:
             """Say nothing."""
 
         def handle_one_request(self) -> None:
@@ -122,7 +122,11 @@ def _handler_for(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
             else:
                 self._refuse(exchange, refusal)
 
-        do_GET = do_HEAD = do_DELETE = do_POST
+        def do_GET(self) -> None:
+            self.do_POST()
+
+        def do_HEAD(self) -> None:
+            self.do_POST()
 
         def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
             exchange.received += json.dumps(refusal.body).encode()

@@ -19,19 +19,17 @@ def think(text: str) -> str:
 
 
 def results(*texts: str) -> str:
-    """A pattern: the prompt ends with the results of a turn's calls, and they hold these texts in this order."""
-    inner = "".join(
-        rf"<tool_response>\n(?:(?!</tool_response>).)*{re.escape(text)}(?:(?!</tool_response>).)*\n</tool_response>\s*"
-        for text in texts
-    )
-    return inner + r"<\|im_end\|>\n(?:<\|im_start\|>system\n(?:(?!<\|im_end\|>).)*<\|im_end\|>\n)*" + TURN
+    """A pattern: the prompt ends with the results of a turn's calls, which hold these texts in this order."""
+    rest = r"(?:(?!</tool_response>).)*"
+    inner = "".join(rf"<tool_response>\n{rest}{re.escape(text)}{rest}\n</tool_response>\s*" for text in texts)
+    return inner + r"<\|im_end\|>\n" + NO_ANSWER + TURN
 
 
+NO_ANSWER = r"(?:(?!<\|im_start\|>assistant).)*"
 TURN = r"<\|im_start\|>assistant\n(?:<think>\s*</think>\s*)?$"
 """A pattern: it is the model's turn."""
 
 
 def said(text: str) -> str:
     """A pattern: the user's last turn holds this text, and it is the model's turn."""
-    middle = r"(?:(?!<\|im_start\|>assistant).)*"
-    return rf"<\|im_start\|>user\n(?:(?!<\|im_start\|>).)*{re.escape(text)}{middle}" + TURN
+    return rf"<\|im_start\|>user\n(?:(?!<\|im_start\|>).)*{re.escape(text)}" + NO_ANSWER + TURN
