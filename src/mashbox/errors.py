@@ -16,11 +16,11 @@
         ├── MediaTypeError         415
         ├── ClientGoneError        499: nobody is left to read the answer
         ├── OverloadedError        429 with retry_after
-        ├── NotReadyError          503 with retry_after
+        ├── NotReadyError          503 with retry_after (529 on /v1/messages)
         ├── EngineError            500: the model's worker failed
         └── InternalError          500: a bug in mashbox
 
-Wire shapes live in `http/errors.py` (OpenAI), one mapping table per protocol.
+Wire shapes live in `http/errors.py` (OpenAI) and `http/anthropic_errors.py`, one mapping table per protocol.
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ class ContextLengthError(InvalidRequestError):
         )
         self.prompt_tokens = prompt_tokens
         self.context = context
+        self.counted = counted
 
 
 class ModelNotFoundError(RequestError):

@@ -10,6 +10,7 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 from starlette.types import Lifespan
 
+from mashbox.api.anthropic_messages import Messages
 from mashbox.api.health import Health, Identity
 from mashbox.api.models import Models
 from mashbox.api.openai_chat import ChatCompletions
@@ -35,6 +36,7 @@ def create_app(
     """Wire the routes to what they need. `lifespan` starts and stops the engine."""
     health = Health(engine, config, identity)
     models = Models(engine, config)
+    messages = Messages(chat, config, stream_limits)
     routes = [
         Route("/v1/health", health.handle),
         Route("/health", health.handle),
@@ -43,6 +45,8 @@ def create_app(
         Route("/v1/models/{model:path}", models.handle_one),
         Route("/v1/chat/completions", ChatCompletions(chat, config, stream_limits).handle, methods=["POST"]),
         Route("/v1/completions", Completions(chat, config, stream_limits).handle, methods=["POST"]),
+        Route("/v1/messages", messages.handle, methods=["POST"]),
+        Route("/v1/messages/count_tokens", messages.handle_count, methods=["POST"]),
     ]
     app = Starlette(
         routes=routes,

@@ -117,6 +117,15 @@ class ChatService:
         segments = await asyncio.to_thread(chat.template.render, request.messages, **request.template_kwargs)
         return await self._submit(segments, chat.stop, request.options)
 
+    async def count(self, request: ChatRequest) -> int:
+        """The tokens of the prompt that `answer` would make of the same request, however long it is.
+
+        Raises InvalidRequestError, NotReadyError or EngineError.
+        """
+        chat = self.prepare()
+        segments = await asyncio.to_thread(chat.template.render, request.messages, **request.template_kwargs)
+        return await self._engine.count(segments)
+
     async def _submit(
         self, segments: tuple[Segment, ...], stop: tuple[str, ...], options: GenerateOptions
     ) -> Answer:

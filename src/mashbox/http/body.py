@@ -115,11 +115,14 @@ _WORDS = {"str": "string", "int": "integer", "float": "number", "bool": "boolean
 _QUOTED = re.compile(r"`([^`]*)`")
 
 
-def invalid_field(message: str) -> InvalidRequestError:
-    """msgspec's message as ours: "Expected `str`, got `int` - at `$.messages[0].role`" and so on."""
+def invalid_field(message: str, within: str = "") -> InvalidRequestError:
+    """msgspec's message as ours: "Expected `str`, got `int` - at `$.messages[0].role`" and so on.
+
+    `within` is the place in the body of the value that the message is about.
+    """
     found = _AT.match(message)
     assert found is not None
-    what, path = found["what"], found["path"] or ""
+    what, path = found["what"], ".".join(filter(None, (within, found["path"])))
     if missing := _MISSING.match(what):
         param = f"{path}.{missing['field']}" if path else missing["field"]
         return InvalidRequestError(f"Missing required field '{param}'.", param=param)

@@ -1,4 +1,7 @@
-"""Errors on the wire, in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`."""
+"""Errors on the wire. The path says in whose shape.
+
+OpenAI's is here: `{"error": {"message", "type", "param", "code"}}`; Anthropic's in `anthropic_errors.py`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mashbox import errors
+from mashbox.http import anthropic_errors
 from mashbox.http.json import json_response
 
 _log = logging.getLogger(__name__)
@@ -52,9 +56,17 @@ def error_headers(error: errors.RequestError) -> dict[str, str]:
     return headers
 
 
-def error_response(error: errors.RequestError) -> Response:
-    """The whole answer to a request that failed before its status line."""
-    return json_response(error_body(error), status=error.status, headers=error_headers(error))
+def error_response(error: errors.RequestError, path: str = "") -> Response:
+    """The whole answer to a request for `path` that failed before its status line."""
+    headers = error_headers(error)
+    if not path.startswith(anthropic_errors.PATHS):
+        return json_response(error_body(error), status=error.status, headers=headers)
+    request_id = anthropic_errors.new_request_id()
+    return json_response(
+        anthropic_errors.error_body(error, request_id),
+        status=anthropic_errors.error_status(error),
+        headers=headers | anthropic_errors.error_headers(error, request_id),
+    )
 
 
 def as_request_error(error: Exception) -> errors.RequestError:
@@ -77,12 +89,12 @@ def from_http_exception(request: Request, error: HTTPException) -> errors.Reques
 async def on_request_error(request: Request, error: Exception) -> Response:
     """Starlette exception handler for RequestError."""
     assert isinstance(error, errors.RequestError)
-    return error_response(error)
+    return error_response(error, request.scope["path"])
 
 
 async def on_bug(request: Request, error: Exception) -> Response:
     """Starlette exception handler for everything else; the server logs the traceback and hangs up."""
-    response = error_response(errors.InternalError())
+    response = error_response(errors.InternalError(), request.scope["path"])
     response.headers["Connection"] = "close"
     return response
 
@@ -90,4 +102,4 @@ async def on_bug(request: Request, error: Exception) -> Response:
 async def on_http_exception(request: Request, error: Exception) -> Response:
     """Starlette exception handler for HTTPException."""
     assert isinstance(error, HTTPException)
-    return error_response(from_http_exception(request, error))
+    return error_response(from_http_exception(request, error), request.scope["path"])

@@ -141,3 +141,8 @@ class EventStreamResponse(Generic[E]):
 def data(payload: bytes) -> bytes:
     """One unnamed event with a one-line payload."""
     return b"data: " + payload + b"\n\n"
+
+
+def named_event(name: bytes, payload: bytes) -> bytes:
+    """One event with a name and a one-line payload."""
+    return b"event: " + name + b"\ndata: " + payload + b"\n\n"

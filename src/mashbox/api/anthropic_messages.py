@@ -1,0 +1,49 @@
+"""POST /v1/messages and /v1/messages/count_tokens."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mashbox.api.anthropic_answer import MessageStream, new_head, render_message
+from mashbox.api.anthropic_request import CountRequest, MessagesRequest, parse_count, parse_request
+from mashbox.api.reply import stream_reply, whole_reply
+from mashbox.api.settings import ServeConfig
+from mashbox.chat.service import ChatService
+from mashbox.chat.types import ChatEvent
+from mashbox.http.body import read_json
+from mashbox.http.connection import while_connected
+from mashbox.http.json import json_response
+from mashbox.http.sse import EventStreamResponse, StreamLimits
+
+_DECODER = msgspec.json.Decoder(MessagesRequest)
+_COUNT_DECODER = msgspec.json.Decoder(CountRequest)
+
+
+class Messages:
+    """Both routes' handlers. Any model id is taken, and told back."""
+
+    def __init__(self, chat: ChatService, config: ServeConfig, limits: StreamLimits) -> None:
+        self._chat = chat
+        self._model_id = config.model_id
+        self._defaults = config.default_sampling
+        self._limits = limits
+
+    async def handle(self, request: Request) -> Response | EventStreamResponse[ChatEvent]:
+        """Parse, start the answer, then send it streamed or whole."""
+        body = await read_json(request, _DECODER)
+        chat_request = parse_request(body, self._defaults)
+        answer = await while_connected(request.receive, self._chat.answer(chat_request))
+        head = new_head(body.model or self._model_id)
+        if body.stream:
+            return stream_reply(answer, MessageStream(head), self._limits)
+        return await whole_reply(request, answer, partial(render_message, head))
+
+    async def handle_count(self, request: Request) -> Response:
+        """How many tokens the prompt of such a request has."""
+        body = await read_json(request, _COUNT_DECODER)
+        tokens = await while_connected(request.receive, self._chat.count(parse_count(body)))
+        return json_response({"input_tokens": tokens})
