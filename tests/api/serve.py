@@ -63,5 +63,5 @@ def build(path: str) -> Starlette:
 
 if __name__ == "__main__":
     # Not uvicorn's `fd`: it takes every descriptor for a unix socket and so leaves TCP_NODELAY off.
-    config = uvicorn.Config(build(sys.argv[2]), log_level="warning", timeout_graceful_shutdown=2)
+    config = uvicorn.Config(build(sys.argv[2]), log_level="warning", ws="none", timeout_graceful_shutdown=2)
     uvicorn.Server(config).run(sockets=[socket.socket(fileno=int(sys.argv[1]))])

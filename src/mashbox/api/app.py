@@ -15,6 +15,7 @@ from mashbox.api.health import Health, Identity
 from mashbox.api.models import Models
 from mashbox.api.openai_chat import ChatCompletions
 from mashbox.api.openai_completions import Completions
+from mashbox.api.openai_responses import Responses, refuse_upgrade
 from mashbox.api.settings import ServeConfig
 from mashbox.chat.service import ChatService
 from mashbox.engine.client import LOADING_RETRY_S, EngineClient
@@ -47,6 +48,8 @@ def create_app(
         Route("/v1/completions", Completions(chat, config, stream_limits).handle, methods=["POST"]),
         Route("/v1/messages", messages.handle, methods=["POST"]),
         Route("/v1/messages/count_tokens", messages.handle_count, methods=["POST"]),
+        Route("/v1/responses", Responses(chat, config, stream_limits).handle, methods=["POST"]),
+        Route("/v1/responses", refuse_upgrade, methods=["GET"]),
     ]
     app = Starlette(
         routes=routes,

@@ -1,0 +1,76 @@
+"""The body of a Responses request, as it arrives."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from mashbox.api.wire import GenerationFields, TokenCount, check_one_answer, no_log_probabilities
+from mashbox.errors import InvalidRequestError
+
+Entry = dict[str, Any]
+"""An input item or a tool: what it must have depends on its type, and unknown types are left out."""
+
+
+class ReasoningField(msgspec.Struct):
+    """How much to think."""
+
+    effort: str | None = None
+
+
+class TextFormat(msgspec.Struct):
+    """The wanted form of the text; only plain text is given."""
+
+    type: str
+
+
+class TextField(msgspec.Struct):
+    """How the text should look."""
+
+    format: TextFormat | None = None
+
+
+class ResponsesBody(GenerationFields, kw_only=True):
+    """The body of a responses request."""
+
+    input: str | Annotated[list[Entry], Meta(min_length=1)]
+    instructions: str | None = None
+    tools: list[Entry] | None = None
+    tool_choice: str | Entry | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning: ReasoningField | None = None
+    text: TextField | None = None
+    include: list[Any] | None = None
+    top_logprobs: int | None = None
+    max_output_tokens: TokenCount | None = None
+    previous_response_id: Any = None
+    conversation: Any = None
+    metadata: Any = None
+    store: Any = None
+    client_metadata: Any = None
+
+
+def check_body(body: ResponsesBody) -> None:
+    """Raise InvalidRequestError for what this server does not do."""
+    check_one_answer(body)
+    if body.top_logprobs:
+        raise no_log_probabilities("top_logprobs")
+    if any(isinstance(entry, str) and "logprobs" in entry for entry in body.include or ()):
+        raise no_log_probabilities("include")
+    _check_format(body.text)
+    for param in ("previous_response_id", "conversation"):
+        if getattr(body, param) is not None:
+            raise InvalidRequestError(
+                f"'{param}' is not supported: nothing is stored. Send the whole conversation as 'input'.",
+                param=param,
+            )
+
+
+def _check_format(text: TextField | None) -> None:
+    if text is not None and text.format is not None and text.format.type != "text":
+        raise InvalidRequestError(
+            f"'text.format' of type '{text.format.type}' is not supported; only 'text' is.",
+            param="text.format",
+        )
