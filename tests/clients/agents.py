@@ -155,6 +155,8 @@ class Client:
     """A call that writes a file."""
     edit: Callable[[Path, str, str], str]
     """A call that replaces text in a file that was written before."""
+    too_long: str
+    """A pattern: what it tells its user when the prompt does not fit a context of 256 tokens."""
 
 
 def _codex_write(path: Path, text: str) -> str:
@@ -167,7 +169,7 @@ def _codex_edit(path: Path, old: str, new: str) -> str:
     return call("exec_command", cmd=f"apply_patch <<'END'\n{patch}\nEND\n")
 
 
-def _pi_client(name: str, route: str, api: str) -> Client:
+def _pi_client(name: str, route: str, api: str, too_long: str) -> Client:
     return Client(
         name=name,
         route=route,
@@ -176,6 +178,7 @@ def _pi_client(name: str, route: str, api: str) -> Client:
         shell=lambda command: call("bash", command=command),
         write=lambda path, text: call("write", path=str(path), content=text),
         edit=lambda path, old, new: call("edit", path=str(path), edits=[{"oldText": old, "newText": new}]),
+        too_long=too_long,
     )
 
 
@@ -187,6 +190,7 @@ CLAUDE_CODE = Client(
     shell=lambda command: call("Bash", command=command),
     write=lambda path, text: call("Write", file_path=str(path), content=text),
     edit=lambda path, old, new: call("Edit", file_path=str(path), old_string=old, new_string=new),
+    too_long=r"Prompt is too long .* ~\d+ tokens \(limit 255\)",
 )
 CODEX = Client(
     name="codex",
@@ -196,8 +200,12 @@ CODEX = Client(
     shell=lambda command: call("exec_command", cmd=command),
     write=_codex_write,
     edit=_codex_edit,
+    too_long="ran out of room in the model's context window",
 )
-PI_CHAT = _pi_client("pi-chat", "/v1/chat/completions", "openai-completions")
-PI_RESPONSES = _pi_client("pi-responses", "/v1/responses", "openai-responses")
-PI_MESSAGES = _pi_client("pi-messages", "/v1/messages", "anthropic-messages")
+TOO_LONG = r"maximum context length is 256 tokens.* your prompt has \d+ tokens"
+PI_CHAT = _pi_client("pi-chat", "/v1/chat/completions", "openai-completions", TOO_LONG)
+PI_RESPONSES = _pi_client("pi-responses", "/v1/responses", "openai-responses", TOO_LONG)
+PI_MESSAGES = _pi_client(
+    "pi-messages", "/v1/messages", "anthropic-messages", r"prompt is too long: \d+ tokens > 255 maximum"
+)
 CLIENTS = (CLAUDE_CODE, CODEX, PI_CHAT, PI_RESPONSES, PI_MESSAGES)

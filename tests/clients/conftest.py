@@ -28,6 +28,7 @@ READY_S = 30.0
 class Box:
     """A server whose model says what `script` says."""
 
+    process: subprocess.Popen[bytes]
     port: int
     script: Script
     vocabulary: Path
@@ -40,6 +41,7 @@ class Box:
         """Wait for the model to be loaded and idle."""
         deadline = time.monotonic() + READY_S
         while not _is_idle(self.port):
+            assert self.process.poll() is None, "the server has ended"
             assert time.monotonic() < deadline, "the server is not ready"
             time.sleep(0.05)
 
@@ -61,7 +63,7 @@ def run_scripted(folder: Path, vocabulary: Path, context: int) -> Iterator[Box]:
     options = [str(listener.fileno()), str(script.path), MODEL_ID, str(context)]
     command = [sys.executable, "-m", "tests.clients.serve", *options]
     with listener, subprocess.Popen(command, pass_fds=[listener.fileno()]) as process:
-        box = Box(listener.getsockname()[1], script, vocabulary)
+        box = Box(process, listener.getsockname()[1], script, vocabulary)
         try:
             box.until_ready()
             yield box

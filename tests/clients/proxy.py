@@ -5,11 +5,14 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from mashbox.errors import RequestError
+from mashbox.http.errors import error_response
 
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "date", "server"}
 SERVER_TIMEOUT_S = 60.0
@@ -42,25 +45,43 @@ class Exchange:
 
     def data(self) -> list[Any]:
         """The JSON of every `data:` line of a stream, `[DONE]` left out."""
-        lines = self.received.decode().splitlines()
+        lines = self.received.decode().split("\n")
         texts = [line.removeprefix("data:").strip() for line in lines if line.startswith("data:")]
         return [json.loads(text) for text in texts if text != "[DONE]"]
 
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """An answer that the proxy gives in the server's place."""
-
-    status: int
-    body: Mapping[str, Any]
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-Judge = Callable[[Exchange, int], Refusal | None]
-"""Decides on a POST; it gets how many POSTs to this route there were before."""
+    @property
+    def prompt(self) -> tuple[int, int]:
+        """Tokens of the prompt, and how many of them were cached, as the stream tells them."""
+        for data in reversed(self.data()):
+            found = _messages_usage(data) or _openai_usage(data)
+            if found:
+                return found
+        raise AssertionError(f"no usage in {bytes(self.received)!r}")
 
 
-def let_pass(exchange: Exchange, before: int) -> Refusal | None:
+def _messages_usage(data: Any) -> tuple[int, int] | None:
+    usage = data.get("usage") or {}
+    if "cache_read_input_tokens" not in usage:
+        return None
+    cached = usage["cache_read_input_tokens"]
+    return usage["input_tokens"] + cached, cached
+
+
+def _openai_usage(data: Any) -> tuple[int, int] | None:
+    """Of a chat chunk, or of the response in an event of Responses."""
+    usage = data.get("usage") or data.get("response", {}).get("usage")
+    if usage is None:
+        return None
+    kind = "input" if "input_tokens" in usage else "prompt"
+    return usage[f"{kind}_tokens"], usage[f"{kind}_tokens_details"]["cached_tokens"]
+
+
+Judge = Callable[[Exchange, int], RequestError | None]
+"""Says which of the server's own errors a POST gets in the server's place; it is told how many POSTs to
+this route there were before."""
+
+
+def let_pass(exchange: Exchange, before: int) -> RequestError | None:
     """The judge that refuses nothing."""
     return None
 
@@ -92,7 +113,7 @@ class Proxy:
         """The POSTs to one route so far."""
         return [seen for seen in self.exchanges if seen.method == "POST" and seen.route == route]
 
-    def admit(self, exchange: Exchange) -> Refusal | None:
+    def admit(self, exchange: Exchange) -> RequestError | None:
         """Keep an exchange, and say whether it is refused."""
         with self._lock:
             before = len(self.posts(exchange.route))
@@ -116,11 +137,11 @@ def _handler_for(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             sent = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             exchange = Exchange(self.command, self.path, sent)
-            refusal = proxy.admit(exchange)
-            if refusal is None:
+            error = proxy.admit(exchange)
+            if error is None:
                 self._forward(exchange)
             else:
-                self._refuse(exchange, refusal)
+                self._refuse(exchange, error)
 
         def do_GET(self) -> None:
             self.do_POST()
@@ -128,16 +149,15 @@ def _handler_for(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
         def do_HEAD(self) -> None:
             self.do_POST()
 
-        def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
-            exchange.received += json.dumps(refusal.body).encode()
-            exchange.status = refusal.status
-            self.send_response(refusal.status)
-            for name, value in refusal.headers.items():
+        def _refuse(self, exchange: Exchange, error: RequestError) -> None:
+            answer = error_response(error, exchange.route)
+            exchange.status = answer.status_code
+            exchange.received += answer.body
+            self.send_response(answer.status_code)
+            for name, value in answer.headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(exchange.received)))
             self.end_headers()
-            self.wfile.write(exchange.received)
+            self.wfile.write(answer.body)
 
         def _forward(self, exchange: Exchange) -> None:
             server = http.client.HTTPConnection("127.0.0.1", proxy.target_port, timeout=SERVER_TIMEOUT_S)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.clients.agents import CLAUDE_CODE, CLIENTS, CODEX, PI_CHAT, Client, Desk
-from tests.clients.conftest import Box
+from mashbox.errors import NotReadyError, OverloadedError, RequestError
+from tests.clients.agents import CLIENTS, Client, Desk
+from tests.clients.conftest import Box, make_desk, run_scripted
+from tests.clients.proxy import Proxy
 from tests.clients.script import results, said, think
 from tests.model_script import Rule
 
 EXACT = 'a "quoted" word, a \\ and a \\n,\n\ttab, {braces}, </tool_call> and <think>, ünïcödé 🎉\nlast line\n'
 ANY_RESULT = results("")
+BUSY = OverloadedError("32 requests are waiting already.", retry_after=1)
+LOADING = NotReadyError("The model is still loading. Please try again.", retry_after=1)
 
 each_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
-each_agent = pytest.mark.parametrize("client", (CLAUDE_CODE, CODEX, PI_CHAT), ids=lambda client: client.name)
 
 
 def last_prompt(box: Box) -> str:
@@ -32,9 +37,7 @@ def last_results(box: Box) -> list[str]:
 def test_a_loop_runs_to_its_end(client: Client, box: Box, desk: Desk) -> None:
     notes = desk.folder / "notes.txt"
     box.play(
-        Rule(
-            said("keep notes"), think("First a look.") + "I look around." + client.shell("echo $((6 * 7))!")
-        ),
+        Rule(said("keep notes"), think("First a look.") + "I look." + client.shell("echo $((6 * 7))!")),
         Rule(results("42!"), client.write(notes, EXACT), times=1),
         Rule(ANY_RESULT, client.edit(notes, "last line", 'the "end"'), times=1),
         Rule(ANY_RESULT, "The notes are written."),
@@ -72,3 +75,59 @@ def test_the_model_sees_that_a_tool_failed(client: Client, box: Box, desk: Desk)
     assert "It works now." in run.out, run
     assert (desk.folder / "state.txt").read_text() == "repaired\n"
     assert re.search("code:? 3", last_results(box)[0])
+
+
+@each_client
+@pytest.mark.parametrize("error", [BUSY, LOADING], ids=["busy", "loading"])
+def test_a_refusal_in_mid_loop_is_waited_out(
+    client: Client, error: RequestError, box: Box, desk: Desk, proxy: Proxy
+) -> None:
+    proxy.judge = lambda exchange, before: error if exchange.route == client.route and before == 1 else None
+    box.play(
+        Rule(said("go on"), client.shell("echo one > 1.txt; echo written")),
+        Rule(results("written"), "I went on."),
+    )
+    run = client.run(desk, "Please go on.")
+    assert "I went on." in run.out, run
+    statuses = [exchange.status for exchange in proxy.posts(client.route)]
+    assert len(statuses) == 3, statuses
+
+
+@each_client
+def test_a_crash_of_the_worker_in_mid_loop_is_survived(client: Client, box: Box, desk: Desk) -> None:
+    box.play(
+        Rule(said("go on"), client.shell("echo one >> 1.txt; echo written")),
+        Rule(results("written"), "[[die]]", times=1),
+        Rule(results("written"), "I went on."),
+    )
+    run = client.run(desk, "Please go on.")
+    assert "I went on." in run.out, run
+    assert (desk.folder / "1.txt").read_text() == "one\n"
+
+
+@each_client
+def test_the_second_turn_is_served_from_the_cache(client: Client, box: Box, desk: Desk, proxy: Proxy) -> None:
+    box.play(
+        Rule(said("second question"), "The second answer."),
+        Rule(said("first question"), "The first answer."),
+    )
+    client.run(desk, "My first question")
+    run = client.carry_on(desk, "My second question")
+    assert "The second answer." in run.out, run
+    first, second = (exchange.prompt for exchange in proxy.posts(client.route))
+    grid = 64
+    assert second[1] > first[0] - grid, (first, second)
+
+
+@pytest.fixture(scope="module")
+def small_box(vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
+    """A server whose context is too small for any agent's first prompt."""
+    with run_scripted(tmp_path_factory.mktemp("small"), vocabulary, 256) as box:
+        yield box
+
+
+@each_client
+def test_a_prompt_that_is_too_long_is_told(client: Client, small_box: Box, tmp_path: Path) -> None:
+    with Proxy(small_box.port).running() as proxy:
+        run = client.run(make_desk(tmp_path, proxy.url), "hello")
+    assert re.search(client.too_long, run.out + run.err), run
