@@ -24,6 +24,7 @@ from mashbox.catalog.memory import MemorySettings, check_fits, default_context, 
 from mashbox.catalog.progress import reporter_for
 from mashbox.catalog.recommended import recommended_sampling
 from mashbox.catalog.resolve import ResolvedModel, list_models, pull, resolve
+from mashbox.chat.formats.choose import FORMAT_NAMES, choose_format
 from mashbox.chat.template import ChatTemplate
 from mashbox.chat.template_source import load_template_file
 from mashbox.config import PREFILL_ROWS, ModelConfig, WorkerConfig
@@ -163,6 +164,13 @@ def run(
     chat_template: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A Jinja chat template in place of the model's own.")
     ] = None,
+    tool_format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"How it writes tool calls: {', '.join(FORMAT_NAMES)}. Default: as its template does.",
+        ),
+    ] = None,
     alias: Annotated[str | None, typer.Option(help="The model id that clients use.")] = None,
     model_sampling: Annotated[
         bool,
@@ -176,6 +184,7 @@ def run(
     _set_up_logging(log_level)
     _check_host(host)
     template = _read_template(chat_template)
+    choose_format(None, tool_format)  # an unknown name is told before the model is loaded
     listener = machine.bind(host, port)
     resolved = resolve(model, reporter_for(Console(stderr=True)))
     model_id = _checked_id(alias or resolved.model_id)
@@ -208,6 +217,7 @@ def run(
         ),
         paths=resolved.paths,
         chat_template=template,
+        tool_format=tool_format,
     )
     url = f"http://{host}:{listener.getsockname()[1]}"
     machine.listen(listener)

@@ -19,7 +19,8 @@ from mashbox.api.app import create_app
 from mashbox.api.health import Identity
 from mashbox.api.settings import ServeConfig
 from mashbox.catalog.fingerprint import weights_sha256
-from mashbox.chat.service import ChatFormat, ChatService
+from mashbox.chat.prompt import ChatFormat
+from mashbox.chat.service import ChatService
 from mashbox.chat.template import ChatTemplate
 from mashbox.chat.template_source import FallbackTemplate, fallback_template
 from mashbox.config import WorkerConfig
@@ -45,6 +46,8 @@ class Deployment:
     paths: tuple[Path, ...]
     chat_template: str | None = None
     """Text of a template that replaces the model's own."""
+    tool_format: str | None = None
+    """Name of the tool-call format; None: the one that fits the template."""
 
 
 def _digest(*parts: str) -> str:
@@ -95,11 +98,11 @@ def template_source(override: str | None, facts: ModelFacts) -> FallbackTemplate
     return FallbackTemplate(own, ()) if own else fallback_template(facts.control_tokens)
 
 
-def chat_format(override: str | None, facts: ModelFacts) -> ChatFormat:
+def chat_format(deployment: Deployment, facts: ModelFacts) -> ChatFormat:
     """Compile the template in force. Raises ConfigError when it is not valid."""
-    source = template_source(override, facts)
+    source = template_source(deployment.chat_template, facts)
     template = ChatTemplate(source.source, bos=facts.bos, eos=facts.eos, control_tokens=facts.control_tokens)
-    return ChatFormat(template, source.stop)
+    return ChatFormat.of(template, source.stop, deployment.tool_format)
 
 
 class HttpServer(uvicorn.Server):
@@ -140,7 +143,7 @@ async def run(
     supervisor = Supervisor(deployment.worker)
     engine = EngineClient(supervisor)
     identity = ModelIdentity(deployment, engine)
-    chat = ChatService(engine, lambda facts: chat_format(deployment.chat_template, facts))
+    chat = ChatService(engine, lambda facts: chat_format(deployment, facts))
     app = create_app(config=deployment.serve, engine=engine, chat=chat, identity=identity.now)
     settings = uvicorn.Config(
         app,

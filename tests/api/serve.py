@@ -18,7 +18,8 @@ from starlette.applications import Starlette
 from mashbox.api.app import create_app
 from mashbox.api.health import Identity
 from mashbox.api.settings import ServeConfig
-from mashbox.chat.service import ChatFormat, ChatService
+from mashbox.chat.prompt import ChatFormat
+from mashbox.chat.service import ChatService
 from mashbox.chat.template import ChatTemplate
 from mashbox.config import ModelConfig, WorkerConfig
 from mashbox.engine.client import EngineClient
@@ -36,7 +37,7 @@ def make_format(facts: ModelFacts) -> ChatFormat:
     template = ChatTemplate(
         facts.chat_template, bos=facts.bos, eos=facts.eos, control_tokens=facts.control_tokens
     )
-    return ChatFormat(template, stop=("<turn>",))
+    return ChatFormat.of(template, stop=("<turn>",))
 
 
 def build(path: str) -> Starlette:

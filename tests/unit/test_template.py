@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from mashbox.chat.message_dict import message_dicts
 from mashbox.chat.normalise import normalise
-from mashbox.chat.template import ChatTemplate, message_dict
+from mashbox.chat.template import ChatTemplate
 from mashbox.chat.types import Message
 from mashbox.engine.types import Segment
 from mashbox.errors import ConfigError, InvalidRequestError
@@ -56,7 +57,7 @@ def plain_rendering(name: str, messages: tuple[Message, ...]) -> str:
     environment.globals["raise_exception"] = _refuse
     environment.filters["tojson"] = _plain_json
     traits = BUILT[name].traits
-    dicts = [message_dict(m, content_parts=traits.content_parts) for m in normalise(messages, traits)]
+    dicts = message_dicts(normalise(messages, traits), traits)
     template = environment.from_string(source_of(name))
     return template.render(messages=dicts, add_generation_prompt=True, bos_token=BOS, eos_token=EOS)
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mashbox.chat.normalise import TemplateTraits
 from mashbox.chat.template import ChatTemplate
 from mashbox.chat.template_source import fallback_template, load_template_file
+from mashbox.chat.traits import CallForm, TemplateTraits
 from mashbox.chat.types import Message
 from mashbox.errors import ConfigError
 
@@ -18,7 +18,7 @@ TALK = (
 
 def render(control: tuple[str, ...]) -> str:
     template = ChatTemplate(fallback_template(control).source, bos="", eos="", control_tokens=control)
-    assert template.traits == TemplateTraits()
+    assert template.traits == TemplateTraits(tools=None, calls=CallForm.NOWHERE)
     return "".join(segment.text for segment in template.render(TALK))
 
 

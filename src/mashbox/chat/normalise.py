@@ -1,52 +1,33 @@
 """Shapes a conversation so that the model's template takes it. The one place where that happens.
 
 Many templates refuse or silently drop what clients send: a second system message, two user messages
-in a row, an answer first. `TemplateTraits` says what the template can do; what it can is left alone.
+in a row, an answer first, several calls at once. `TemplateTraits` says what the template can do; what
+it can is left alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
-from itertools import groupby
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from mashbox.chat.types import Message
+from mashbox.chat.formats import plain
+from mashbox.chat.pairing import pair_results
+from mashbox.chat.traits import CallForm, CallText, SystemPlace, TemplateTraits
+from mashbox.chat.types import Message, Tool
 
 CONTINUE = "Continue."
 """The user's text after a conversation that ends with the assistant, where the template wants one."""
 
 
-class SystemPlace(Enum):
-    """Where a template shows system messages."""
-
-    ANYWHERE = "anywhere"  # also several, also between or after other messages
-    FIRST = "first"  # one, at the start
-    NOWHERE = "nowhere"
-
-
-@dataclass(frozen=True, slots=True)
-class TemplateTraits:
-    """What a template takes. The defaults are those of an easy-going one."""
-
-    system: SystemPlace = SystemPlace.ANYWHERE
-    system_alone: bool = True
-    """A conversation of nothing but a system message."""
-    repeated_roles: bool = True
-    """Several user or assistant messages in a row."""
-    assistant_first: bool = True
-    assistant_last: bool = True
-    empty_assistant: bool = True
-    """An assistant message with empty content."""
-    tool_role: bool = True
-    content_parts: bool = False
-    """Content must be a list of parts, not a string. Does not change `normalise`."""
-
-
-def normalise(messages: Sequence[Message], traits: TemplateTraits) -> tuple[Message, ...]:
+def normalise(
+    messages: Sequence[Message], traits: TemplateTraits, tools: Sequence[Tool] = ()
+) -> tuple[Message, ...]:
     """The same conversation in a form the template takes.
 
-    - A tool result becomes a user message if the template does not show the tool role.
+    - Results stand after their calls and ids are neutral: see `pair_results`.
+    - If the template shows no tools, `tools` are told in a system message; if it shows no calls or no
+      results, these become text of assistant and user messages.
+    - Calls, their texts and what follows them are parted or joined as the template wants them.
     - An empty answer is left out if the template does not take one.
     - System messages are joined into one at the start, or into the first user message, as needed.
     - Messages of the same role in a row are joined if roles must alternate.
@@ -55,23 +36,63 @@ def normalise(messages: Sequence[Message], traits: TemplateTraits) -> tuple[Mess
 
     Joined texts are parted by a blank line; empty ones are left out of a joint text.
     """
-    conversation = [_own_role(message, traits) for message in messages]
+    conversation = _write_out(pair_results(messages), traits)
+    if tools and traits.tools is None:
+        conversation = _tell_tools(conversation, tools)
     if not traits.empty_assistant:
-        conversation = [m for m in conversation if m.role != "assistant" or m.content.strip()]
+        conversation = [m for m in conversation if not _is_empty_answer(m)]
     conversation = _place_system(conversation, traits)
     if not traits.assistant_first:
         conversation = _user_first(conversation)
     if not traits.repeated_roles:
         conversation = _merge_repeated(conversation)
-    if not traits.assistant_last and conversation and conversation[-1].role == "assistant":
+    conversation = _part_calls(conversation, traits)
+    if not traits.user_after_results:
+        conversation = _fold_into_results(conversation)
+    if not traits.assistant_last and conversation and _is_answer(conversation[-1]):
         conversation.append(Message("user", CONTINUE))
     return tuple(conversation)
 
 
-def _own_role(message: Message, traits: TemplateTraits) -> Message:
-    if message.role == "tool" and not traits.tool_role:
-        return replace(message, role="user")
-    return message
+def _is_answer(message: Message) -> bool:
+    return message.role == "assistant" and not message.tool_calls
+
+
+def _is_empty_answer(message: Message) -> bool:
+    return _is_answer(message) and not message.content.strip()
+
+
+def _write_out(messages: list[Message], traits: TemplateTraits) -> list[Message]:
+    """Calls and results as text, where the template does not show them."""
+    names = {call.id: call.name for message in messages for call in message.tool_calls}
+    as_text = traits.calls is CallForm.NOWHERE
+    written = []
+    for index, message in enumerate(messages):
+        if message.tool_calls and (as_text or not (traits.open_calls or _is_closed(messages, index))):
+            message = _calls_as_text(message)
+        elif message.role == "tool" and (as_text or not traits.tool_role):
+            name = names[message.tool_call_id or ""]
+            message = Message("user", plain.write_result(name, message.content))
+        written.append(message)
+    return written
+
+
+def _is_closed(messages: list[Message], index: int) -> bool:
+    """Whether a result follows, or nothing yet."""
+    return index + 1 == len(messages) or messages[index + 1].role == "tool"
+
+
+def _calls_as_text(message: Message) -> Message:
+    calls = "\n".join(plain.write_call(call.name, call.arguments) for call in message.tool_calls)
+    content = f"{message.content}\n{calls}" if message.content.strip() else calls
+    return replace(message, content=content, tool_calls=())
+
+
+def _tell_tools(messages: list[Message], tools: Sequence[Tool]) -> list[Message]:
+    told = Message("system", plain.describe(tools))
+    if messages and messages[0].role == "system":
+        return [Message("system", _joined([messages[0], told])), *messages[1:]]
+    return [told, *messages]
 
 
 def _place_system(messages: list[Message], traits: TemplateTraits) -> list[Message]:
@@ -100,13 +121,74 @@ def _user_first(messages: list[Message]) -> list[Message]:
 
 
 def _merge_repeated(messages: list[Message]) -> list[Message]:
-    merged: list[Message] = []
-    for role, group in groupby(messages, key=lambda message: message.role):
-        run = list(group)
-        if role in ("user", "assistant") and len(run) > 1:
-            run = [replace(run[-1], content=_joined(run))]
-        merged.extend(run)
-    return merged
+    runs: list[list[Message]] = []
+    for message in messages:
+        if runs and _may_join(runs[-1][-1], message):
+            runs[-1].append(message)
+        else:
+            runs.append([message])
+    return [_join(run) for run in runs]
+
+
+def _may_join(first: Message, second: Message) -> bool:
+    """Nothing is joined behind calls: what follows them was said after they were made."""
+    return first.role == second.role and first.role in ("user", "assistant") and not first.tool_calls
+
+
+def _join(run: list[Message]) -> Message:
+    if len(run) == 1:
+        return run[0]
+    thinking = "\n\n".join(message.thinking for message in run if message.thinking)
+    return replace(run[-1], content=_joined(run), thinking=thinking)
+
+
+def _part_calls(messages: list[Message], traits: TemplateTraits) -> list[Message]:
+    parted: list[Message] = []
+    for message in messages:
+        if message.role == "tool" and not traits.parallel_calls:
+            # Each call's message already stands there; the result goes right behind it.
+            behind = len(parted)
+            while not _makes(parted[behind - 1], message.tool_call_id):
+                behind -= 1
+            parted.insert(behind, message)
+        elif message.tool_calls:
+            parted.extend(_call_messages(message, traits))
+        else:
+            parted.append(message)
+    return parted
+
+
+def _makes(message: Message, call_id: str | None) -> bool:
+    return any(call.id == call_id for call in message.tool_calls)
+
+
+def _call_messages(message: Message, traits: TemplateTraits) -> Iterator[Message]:
+    """A message with calls as one or more that the template shows whole."""
+    has_text = bool(message.content.strip())
+    if has_text and traits.call_text is CallText.BEFORE:
+        yield replace(message, tool_calls=())
+        message = replace(message, content="", thinking="")
+    elif has_text and traits.call_text is CallText.NOWHERE:
+        message = replace(message, content="")
+    elif has_text and message.thinking and not traits.thinking_beside_text:
+        message = replace(message, content="", thinking=f"{message.thinking}\n\n{message.content}")
+    if traits.parallel_calls:
+        yield message
+        return
+    first, *rest = message.tool_calls
+    yield replace(message, tool_calls=(first,))
+    for call in rest:
+        yield Message("assistant", "", tool_calls=(call,))
+
+
+def _fold_into_results(messages: list[Message]) -> list[Message]:
+    """A user's text right after a result becomes the end of that result."""
+    folded: list[Message] = []
+    for message in messages:
+        if folded and folded[-1].role == "tool" and message.role == "user":
+            message = replace(folded[-1], content=_joined([folded.pop(), message]))
+        folded.append(message)
+    return folded
 
 
 def _joined(messages: Sequence[Message]) -> str:

@@ -6,10 +6,9 @@ import asyncio
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from mashbox.chat.prompt import ChatFormat, build_prompt, render
 from mashbox.chat.stream_parser import PlainText, StreamParser
-from mashbox.chat.template import ChatTemplate
 from mashbox.chat.types import (
     Begun,
     Block,
@@ -17,7 +16,6 @@ from mashbox.chat.types import (
     ChatEvent,
     ChatRequest,
     Done,
-    GenerateOptions,
     PromptRequest,
     Text,
     Thinking,
@@ -27,14 +25,6 @@ from mashbox.chat.types import (
 from mashbox.engine.client import LOADING_RETRY_S, EngineClient, EventStream
 from mashbox.engine.types import Finished, FinishReason, ModelFacts, Segment, Started, Submit, TextDelta
 from mashbox.errors import NotReadyError
-
-
-@dataclass(frozen=True, slots=True)
-class ChatFormat:
-    """How one model chats: its template, and strings that end its turn where no token does."""
-
-    template: ChatTemplate
-    stop: tuple[str, ...] = ()
 
 
 class Answer:
@@ -109,34 +99,32 @@ class ChatService:
         Raises InvalidRequestError (the template refuses the messages), ContextLengthError,
         OverloadedError, NotReadyError or EngineError.
         """
+        options = request.options
         if isinstance(request, PromptRequest):
-            prompt = Segment(request.prompt, parse_special=True)
-            return await self._submit((prompt,), (), request.options)
+            segments = (Segment(request.prompt, parse_special=True),)
+            command = Submit(uuid.uuid4().hex, segments, options.sampling, options.stop, options.max_tokens)
+            return Answer(await self._engine.submit(command), PlainText(), options.stop)
         chat = self.prepare()
         # In a thread: a long conversation, or a template that loops, takes seconds.
-        segments = await asyncio.to_thread(chat.template.render, request.messages, **request.template_kwargs)
-        return await self._submit(segments, chat.stop, request.options)
+        prompt = await asyncio.to_thread(build_prompt, chat, request)
+        command = Submit(
+            uuid.uuid4().hex,
+            prompt.segments,
+            options.sampling,
+            options.stop + chat.stop,
+            options.max_tokens,
+            prompt.reasoning,
+            prompt.constraint,
+            prompt.visible,
+        )
+        return Answer(await self._engine.submit(command), prompt.parser, options.stop)
 
     async def count(self, request: ChatRequest) -> int:
         """The tokens of the prompt that `answer` would make of the same request, however long it is.
 
         Raises InvalidRequestError, NotReadyError or EngineError.
         """
-        chat = self.prepare()
-        segments = await asyncio.to_thread(chat.template.render, request.messages, **request.template_kwargs)
-        return await self._engine.count(segments)
-
-    async def _submit(
-        self, segments: tuple[Segment, ...], stop: tuple[str, ...], options: GenerateOptions
-    ) -> Answer:
-        command = Submit(
-            id=uuid.uuid4().hex,
-            segments=segments,
-            sampling=options.sampling,
-            stop=options.stop + stop,
-            max_tokens=options.max_tokens,
-        )
-        return Answer(await self._engine.submit(command), PlainText(), options.stop)
+        return await self._engine.count(await asyncio.to_thread(render, self.prepare(), request))
 
     def prepare(self) -> ChatFormat:
         """The loaded model's chat format, built once. Raises NotReadyError or what `make_format` raises."""

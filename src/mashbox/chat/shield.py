@@ -27,6 +27,14 @@ _PRIVATE_RANGES = (range(0xE000, 0xF900), range(0xF0000, 0xFFFFE), range(0x10000
 # Never swapped: trimming and JSON escaping must see them as they are.
 _PLAIN = re.compile(r'[\s"\\]')
 
+_STRUCTURE = frozenset(
+    {
+        *("id", "type", "function", "name", "description", "arguments", "text", "thinking"),
+        *("parameters", "properties", "required", "items", "enum"),
+    }
+)
+"""Keys by which templates find their way; a letter of theirs may be a character to swap."""
+
 
 class ControlLiterals:
     """The texts that become control tokens when specials are parsed."""
@@ -109,11 +117,14 @@ class Shield:
         return {name: self.cover_value(value) for name, value in variables.items()}
 
     def cover_value(self, value: Any) -> Any:
-        """A JSON-like value with every string in it covered, keys too."""
+        """A JSON-like value with every string in it covered, and all keys but those of its structure."""
         if isinstance(value, str):
             return self.cover(value)
         if isinstance(value, dict):
-            return {self.cover_value(key): self.cover_value(item) for key, item in value.items()}
+            return {
+                key if key in _STRUCTURE else self.cover(key): self.cover_value(item)
+                for key, item in value.items()
+            }
         if isinstance(value, list | tuple):
             return [self.cover_value(item) for item in value]
         return value

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from jinja2 import Template, TemplateError, TemplateSyntaxError
 
+from mashbox.chat.message_dict import message_dicts, tool_dict
 from mashbox.chat.normalise import normalise
 from mashbox.chat.probe import find_traits
 from mashbox.chat.sandbox import (
@@ -19,11 +20,13 @@ from mashbox.chat.sandbox import (
     run,
 )
 from mashbox.chat.shield import ControlLiterals, Shield, private_characters, split_segments
-from mashbox.chat.types import Message
+from mashbox.chat.thinking import find_marks
+from mashbox.chat.traits import TemplateTraits
+from mashbox.chat.types import Message, Tool
 from mashbox.engine.types import Segment
 from mashbox.errors import ConfigError, InvalidRequestError
 
-_OWN_VARIABLES = {"messages", "bos_token", "eos_token", "raise_exception", "strftime_now"}
+_OWN_VARIABLES = {"messages", "tools", "bos_token", "eos_token", "raise_exception", "strftime_now"}
 _MAX_MESSAGE = 500
 
 
@@ -31,8 +34,9 @@ class ChatTemplate:
     """A compiled chat template of one model.
 
     `control_tokens` are the literals that become control tokens when specials are parsed; text from
-    requests never becomes one. `traits` says what the template takes. Raises ConfigError if `source`
-    does not compile. Instances do not change; rendering is safe from several threads.
+    requests never becomes one. `traits` says what the template takes, `tool_traits` what it takes when
+    tools are declared, `marks` how the model marks its thinking. Raises ConfigError if `source` does
+    not compile. Instances do not change; rendering is safe from several threads.
     """
 
     def __init__(
@@ -47,6 +51,8 @@ class ChatTemplate:
         self._literals = ControlLiterals(control_tokens)
         self._clock = clock
         self._tokens = {"bos_token": bos, "eos_token": eos}
+        self.source = source
+        self.marks = find_marks(source, control_tokens)
         try:
             self._code, text = compile_source(source, ChatEnvironment(Shield("", ""), clock))
         except TemplateSyntaxError as error:
@@ -58,10 +64,16 @@ class ChatTemplate:
         self._taken = private_characters([text, bos, eos, *control_tokens])
         self._shield = Shield.avoiding(self._literals.chars, self._taken)
         self._template = bind(self._code, ChatEnvironment(self._shield, clock))
-        self.traits = find_traits(self._render_probe)
+        self.traits, self.tool_traits = find_traits(self._render_probe)
 
     def render(
-        self, messages: Sequence[Message], /, *, add_generation_prompt: bool = True, **template_kwargs: Any
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool] = (),
+        /,
+        *,
+        add_generation_prompt: bool = True,
+        **template_kwargs: Any,
     ) -> tuple[Segment, ...]:
         """The prompt for a conversation; neighbours differ in kind and none is empty.
 
@@ -73,10 +85,21 @@ class ChatTemplate:
             raise InvalidRequestError(
                 f"The chat template's variable '{name}' cannot be set.", param="chat_template_kwargs"
             )
-        shaped = normalise(messages, self.traits)
-        dicts = [message_dict(message, content_parts=self.traits.content_parts) for message in shaped]
+        traits = self.tool_traits if tools else self.traits
+        shaped = normalise(messages, traits, tools)
         variables = {"add_generation_prompt": add_generation_prompt, **template_kwargs}
-        return self._render_dicts(dicts, variables)
+        return self._render_shaped(shaped, traits, tools, variables)
+
+    def _render_shaped(
+        self,
+        messages: Sequence[Message],
+        traits: TemplateTraits,
+        tools: Sequence[Tool],
+        variables: Mapping[str, Any],
+    ) -> tuple[Segment, ...]:
+        dicts = message_dicts(messages, traits, self.marks)
+        declared = {traits.tools: [tool_dict(tool) for tool in tools]} if tools and traits.tools else {}
+        return self._render_dicts(dicts, {**variables, **declared})
 
     def _render_dicts(
         self, messages: Sequence[dict[str, Any]], variables: dict[str, Any]
@@ -109,21 +132,16 @@ class ChatTemplate:
             "messages": [{**shield.cover_values(message), "role": message["role"]} for message in messages],
         }
 
-    def _render_probe(self, messages: Sequence[Message], content_parts: bool) -> str:
-        dicts = [message_dict(message, content_parts=content_parts) for message in messages]
+    def _render_probe(
+        self, messages: Sequence[Message], traits: TemplateTraits, tools: Sequence[Tool]
+    ) -> str:
         try:
-            segments = self._render_dicts(dicts, {"add_generation_prompt": True})
+            segments = self._render_shaped(messages, traits, tools, {"add_generation_prompt": True})
         except InvalidRequestError as error:
             if isinstance(error.__cause__, RenderTimeoutError):
                 raise ConfigError(f"The chat template does not end: {error.__cause__}.") from error
             raise
         return "".join(segment.text for segment in segments)
-
-
-def message_dict(message: Message, *, content_parts: bool) -> dict[str, Any]:
-    """A message as templates see it."""
-    content = [{"type": "text", "text": message.content}] if content_parts else message.content
-    return {"role": message.role, "content": content}
 
 
 def _template_error(error: Exception, shield: Shield) -> InvalidRequestError:

@@ -21,7 +21,7 @@ class CallReader(Protocol):
         ...
 
     def finish(self) -> Sequence[Text | Call]:
-        """What was held back, once no more text comes."""
+        """What was held back, once no more text comes. Text fed after that begins anew."""
         ...
 
 
@@ -36,6 +36,11 @@ class ToolFormat(Protocol):
     @property
     def visible(self) -> tuple[str, ...]:
         """Control tokens the reader must see in the text, where the model has them."""
+        ...
+
+    @property
+    def always(self) -> bool:
+        """Every answer needs the reader, also without tools: its text has marks that are not to be shown."""
         ...
 
     def reader(self, tools: Sequence[Tool]) -> CallReader:

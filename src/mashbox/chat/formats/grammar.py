@@ -1,0 +1,142 @@
+"""llguidance grammars (a dialect of Lark) of answers that are nothing but calls.
+
+Control tokens are ordinary text in them: the engine's vocabulary has them as their literals.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mashbox.chat.types import Tool, ToolChoice
+from mashbox.engine.types import Constraint
+
+_JSON_OPTIONS = {
+    "lenient": True,  # keywords that are not supported are passed over
+    "whitespace_pattern": r"[ \n\t]{1,64}",  # bounded: a model must not write white space for ever
+}
+_BOUNDS = {
+    *("pattern", "format", "patternProperties", "propertyNames", "multipleOf", "uniqueItems"),
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength"),
+    *("minItems", "maxItems", "minProperties", "maxProperties", "contains", "not", "if", "then", "else"),
+}
+_NAMED_SCHEMAS = {"properties", "$defs", "definitions"}
+_DATA = {"const", "enum", "default", "examples"}
+
+Schema = dict[str, Any]
+Soften = Callable[[Schema], Schema]
+
+
+@dataclass(frozen=True, slots=True)
+class CallSyntax:
+    """How a family writes calls with JSON arguments: text around the calls, and around the arguments."""
+
+    head: Callable[[str], str]
+    """From a call's start to its arguments, by the tool's name."""
+    tail: str
+    first: str = ""
+    between: str = ""
+    last: str = ""
+
+    def constraint(self, tools: Sequence[Tool], choice: ToolChoice) -> Constraint:
+        """See ToolFormat."""
+        return ladder(lambda soften: self._grammar(chosen(tools, choice), soften))
+
+    def _grammar(self, tools: Sequence[Tool], soften: Soften) -> str:
+        rules = Rules()
+        for tool in tools:
+            arguments = rules.add("args", schema_rule(soften(tool.parameters)))
+            rules.add("call", sequence(quote(self.head(tool.name)), arguments, quote(self.tail)))
+        return rules.text(calls_rule(rules.names("call"), self.first, self.between, self.last))
+
+
+def chosen(tools: Sequence[Tool], choice: ToolChoice) -> Sequence[Tool]:
+    """The tools that `choice` leaves to call."""
+    found = [tool for tool in tools if choice.name in (None, tool.name)]
+    assert found, "a call is required of a tool that is not there"
+    return found
+
+
+def ladder(grammar: Callable[[Soften], str]) -> Constraint:
+    """`grammar` with the schemas as they are, with their bounds left out, and with any object."""
+    texts = [grammar(soften) for soften in (as_object, lambda schema: as_object(soft(schema)), any_object)]
+    return Constraint(tuple(dict.fromkeys(texts)))
+
+
+def as_object(schema: Schema) -> Schema:
+    """The schema with what arguments always are made plain."""
+    return {**schema, "type": "object"}
+
+
+def any_object(schema: Schema) -> Schema:
+    """The schema of any object."""
+    return {"type": "object"}
+
+
+def soft(schema: Any) -> Any:
+    """A schema without the keywords that most often cannot be compiled: patterns, bounds, far references."""
+    if isinstance(schema, list):
+        return [soft(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: _soft_member(key, value) for key, value in schema.items() if _stays(key, value)}
+
+
+def _stays(key: str, value: Any) -> bool:
+    return key not in _BOUNDS and (key != "$ref" or str(value).startswith("#"))
+
+
+def _soft_member(key: str, value: Any) -> Any:
+    if key in _DATA:
+        return value
+    if key in _NAMED_SCHEMAS and isinstance(value, dict):
+        return {name: soft(schema) for name, schema in value.items()}
+    return soft(value)
+
+
+def schema_rule(schema: Mapping[str, Any]) -> str:
+    """The JSON texts that a schema allows."""
+    return f"%json {json.dumps({**schema, 'x-guidance': _JSON_OPTIONS})}"
+
+
+def quote(text: str) -> str:
+    """`text` as a literal; nothing at all if it is empty."""
+    return json.dumps(text) if text else ""
+
+
+def sequence(*parts: str) -> str:
+    """One part after the other; empty ones are left out."""
+    return " ".join(part for part in parts if part)
+
+
+def calls_rule(calls: Iterable[str], first: str = "", between: str = "", last: str = "") -> str:
+    """One call or more, with literal text before, between and after them."""
+    one = f"({' | '.join(calls)})"
+    more = f"({sequence(quote(between), one)})*"
+    return sequence(quote(first), one, more, quote(last))
+
+
+class Rules:
+    """Collects a grammar's rules and gives them names."""
+
+    def __init__(self) -> None:
+        self._rules: list[tuple[str, str]] = []
+        self._counts: dict[str, int] = {}
+
+    def add(self, kind: str, body: str, *, options: str = "") -> str:
+        """A new rule's name. `options` are llguidance's, in brackets."""
+        count = self._counts.get(kind, 0)
+        self._counts[kind] = count + 1
+        name = f"{kind}_{count}"
+        self._rules.append((f"{name}{options}", body))
+        return name
+
+    def names(self, kind: str) -> list[str]:
+        """The names of all rules of a kind."""
+        return [f"{kind}_{i}" for i in range(self._counts.get(kind, 0))]
+
+    def text(self, start: str) -> str:
+        """The whole grammar."""
+        return "\n".join(f"{name}: {body}" for name, body in [("start", start), *self._rules])

@@ -1,0 +1,67 @@
+"""Hermes and Qwen: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+
+from mashbox.chat.formats.cursor import Cursor, Reading, literal_or_end, white_space
+from mashbox.chat.formats.format import CallReader
+from mashbox.chat.formats.grammar import CallSyntax
+from mashbox.chat.formats.json_call import to_call, tool_names
+from mashbox.chat.formats.json_text import read_container
+from mashbox.chat.formats.reader import AnswerReader, Blocks, Output
+from mashbox.chat.types import Tool, ToolChoice
+from mashbox.engine.types import Constraint
+
+OPENER = "<tool_call>"
+CLOSER = "</tool_call>"
+
+
+def call_start(name: str) -> str:
+    """A call's object up to its arguments."""
+    return f'{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": '
+
+
+_SYNTAX = CallSyntax(head=lambda name: f"{OPENER}\n{call_start(name)}", tail=f"}}\n{CLOSER}", between="\n")
+
+
+class Hermes:
+    """White space may stand anywhere, `parameters` for `arguments`, and the last closer may be missing."""
+
+    name = "hermes"
+    visible: tuple[str, ...] = (OPENER, CLOSER)
+    always = False
+
+    def reader(self, tools: Sequence[Tool]) -> CallReader:
+        """See ToolFormat."""
+        return tagged_reader(tool_names(tools))
+
+    def constraint(self, tools: Sequence[Tool], choice: ToolChoice) -> Constraint:
+        """See ToolFormat."""
+        return _SYNTAX.constraint(tools, choice)
+
+
+def tagged_reader(names: Collection[str]) -> CallReader:
+    """A reader of calls in tags."""
+
+    def block(cursor: Cursor, output: Output) -> Reading[bool]:
+        return (yield from _block(cursor, output, names))
+
+    return AnswerReader(Blocks.of({OPENER: block}).read)
+
+
+def _block(cursor: Cursor, output: Output, names: Collection[str]) -> Reading[bool]:
+    yield from white_space(cursor)
+    text = yield from read_container(cursor)
+    if text is None:
+        return False
+    yield from white_space(cursor)
+    if not (yield from literal_or_end(cursor, CLOSER)) and cursor.peek(len(OPENER)) != OPENER:
+        return False
+    call = to_call(text, names)
+    if call is None:
+        return False
+    cursor.release()
+    output.call(call.name, call.arguments)
+    return True

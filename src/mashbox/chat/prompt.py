@@ -1,0 +1,123 @@
+"""From a chat request to everything the engine and the answer's parser need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mashbox.chat.formats.choose import choose_format
+from mashbox.chat.formats.format import ToolFormat
+from mashbox.chat.stream_parser import AnswerParser
+from mashbox.chat.template import ChatTemplate
+from mashbox.chat.thinking import Marks, ends_inside
+from mashbox.chat.types import ChatRequest, ThinkingWish, Tool
+from mashbox.engine.types import Constraint, Reasoning, Segment
+
+
+@dataclass(frozen=True, slots=True)
+class ChatFormat:
+    """How one model chats. `stop` are strings that end its turn where no token does."""
+
+    template: ChatTemplate
+    tools: ToolFormat
+    stop: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, template: ChatTemplate, stop: tuple[str, ...] = (), tool_format: str | None = None
+    ) -> ChatFormat:
+        """With the tool format called `tool_format`, else the one that fits the template.
+
+        A template that shows no tools has them told in plain text, so the calls are read as plain ones
+        too. Raises ConfigError for an unknown name.
+        """
+        chosen = choose_format(template.source, tool_format)
+        if tool_format is None and template.traits.tools is None and not chosen.always:
+            chosen = choose_format(None, None)
+        return cls(template, chosen, stop)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One request, ready for the engine; `parser` reads its answer and no other."""
+
+    segments: tuple[Segment, ...]
+    reasoning: Reasoning | None
+    constraint: Constraint | None
+    visible: tuple[str, ...]
+    parser: AnswerParser
+
+
+def build_prompt(chat: ChatFormat, request: ChatRequest) -> Prompt:
+    """Render a request. Raises InvalidRequestError when the template refuses it."""
+    tools = offered_tools(request)
+    wish = request.thinking
+    constraint = chat.tools.constraint(tools, request.tool_choice) if _must_call(request, tools) else None
+    segments = render(chat, request)
+    reading = bool(tools) or chat.tools.always
+    return Prompt(
+        segments,
+        _reasoning(chat.template.marks, segments, wish),
+        constraint,
+        chat.tools.visible if reading else (),
+        AnswerParser(chat.tools.reader(tools) if reading else None, keep_thinking=wish.on is not False),
+    )
+
+
+def render(chat: ChatFormat, request: ChatRequest) -> tuple[Segment, ...]:
+    """The prompt's segments. Raises InvalidRequestError when the template refuses the request."""
+    tools = offered_tools(request)
+    variables = thinking_variables(request.thinking) | request.template_kwargs
+    segments = chat.template.render(request.messages, tools, **variables)
+    marks = chat.template.marks
+    if marks is None:
+        return segments
+    inside = _is_inside(segments, marks)
+    if inside and request.thinking.on is False:
+        return _with_own_text(segments, marks.closing)
+    if not inside and request.thinking.on and marks.known and _must_call(request, tools):
+        return _with_own_text(segments, marks.opening)  # else the constraint leaves no room to think
+    return segments
+
+
+def offered_tools(request: ChatRequest) -> tuple[Tool, ...]:
+    """The tools the model may call."""
+    return () if request.tool_choice.mode == "none" else request.tools
+
+
+def thinking_variables(wish: ThinkingWish) -> dict[str, Any]:
+    """The variables by which templates switch thinking: most read the first, some one of the others."""
+    variables: dict[str, Any] = {}
+    if wish.on is not None:
+        variables |= {"enable_thinking": wish.on, "thinking": wish.on}
+    if wish.on is False:
+        return variables | {"thinking_budget": 0}
+    return variables if wish.budget is None else variables | {"thinking_budget": wish.budget}
+
+
+def _must_call(request: ChatRequest, tools: tuple[Tool, ...]) -> bool:
+    return request.tool_choice.mode == "required" and bool(tools)
+
+
+def _reasoning(marks: Marks | None, segments: tuple[Segment, ...], wish: ThinkingWish) -> Reasoning | None:
+    """Unwanted thinking is a spent budget: the engine ends at once what nobody is to read."""
+    if marks is None:
+        return None
+    return Reasoning(
+        marks.opener,
+        marks.closer,
+        inside=_is_inside(segments, marks),
+        budget=0 if wish.on is False else wish.budget,
+        closing=marks.closing,
+    )
+
+
+def _is_inside(segments: tuple[Segment, ...], marks: Marks) -> bool:
+    """Only the template's own text opens a block."""
+    return bool(segments) and segments[-1].parse_special and ends_inside(segments[-1].text, marks)
+
+
+def _with_own_text(segments: tuple[Segment, ...], text: str) -> tuple[Segment, ...]:
+    if not segments or not segments[-1].parse_special:
+        return (*segments, Segment(text, parse_special=True))
+    return (*segments[:-1], Segment(segments[-1].text + text, parse_special=True))
