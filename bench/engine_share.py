@@ -22,7 +22,7 @@ from mashbox.config import ModelConfig
 from mashbox.engine.core import Core, Generation
 from mashbox.engine.llama import LlamaBackend
 from mashbox.engine.sampling import Sampler
-from mashbox.engine.text import TextAssembler
+from mashbox.engine.thinking import AnswerText
 from mashbox.engine.types import Sampling, Segment
 from mashbox.engine.worker import Outbox
 
@@ -89,7 +89,7 @@ def _outside(backend: TimedBackend, outbox: Outbox, streams: int, tokens: int) -
     for number in range(streams):
         prompt = backend.tokenize([Segment(ENDLESS[number % len(ENDLESS)], True)])
         core.submit(
-            Generation(str(number) * 32, prompt, tokens, Sampler(Sampling(), prompt), TextAssembler(), 0.0)
+            Generation(str(number) * 32, prompt, tokens, Sampler(Sampling(), prompt), AnswerText(), 0.0)
         )
     while core.steps < 2:
         core.step()

@@ -2,6 +2,7 @@
 
 One token is one byte. Marks in the line make it do things on the way:
 [pause] takes 50 ms, [flood] is ten thousand letters in one token, [fail] raises, [die] kills the worker.
+<|open|>, <|close|> and <|tool|> are control tokens, also in a prompt where they are parsed.
 A model file called "slow" takes 60 s to load; one with an absolute path must exist.
 """
 
@@ -17,19 +18,22 @@ from pathlib import Path
 import numpy as np
 
 from mashbox.config import ModelConfig
-from mashbox.engine.backend import Logits
+from mashbox.engine.backend import Logits, Vocabulary
 from mashbox.engine.types import ModelFacts, Segment
 from mashbox.errors import ModelFileError
 
-END, PAUSE, FLOOD, FAIL, DIE = range(256, 261)
-MARKS = {b"[pause]": PAUSE, b"[flood]": FLOOD, b"[fail]": FAIL, b"[die]": DIE}
+END, PAUSE, FLOOD, FAIL, DIE, OPEN, CLOSE, TOOL = range(256, 264)
+CONTROL = {b"<|open|>": OPEN, b"<|close|>": CLOSE, b"<|tool|>": TOOL}
+MARKS = {b"[pause]": PAUSE, b"[flood]": FLOOD, b"[fail]": FAIL, b"[die]": DIE} | CONTROL
+LITERALS = [bytes([byte]) for byte in range(256)] + [b"<|end|>", b"", b"q" * 10_000, b"", b""] + [*CONTROL]
+CONTROL_MARK = re.compile(b"(" + b"|".join(map(re.escape, CONTROL)) + b")")
 MARK = re.compile(b"(" + b"|".join(map(re.escape, MARKS)) + b")")
 TEMPLATE = "{% for message in messages %}{{ message.role }}> {{ message.content }}\n{% endfor %}"
 
 
 def reply(prompt: Sequence[int]) -> list[int]:
     """The tokens a prompt is answered with."""
-    text = bytes(prompt).rstrip(b"\n")
+    text = b"".join(LITERALS[token] for token in prompt).rstrip(b"\n")
     line = text.rpartition(b"\n")[2].rpartition(b"> ")[2]
     tokens: list[int] = []
     for part in MARK.split(line):
@@ -51,29 +55,33 @@ class ScriptedBackend:
             slots=config.slots,
             grid=64,
             widest=64,
-            vocab_size=261,
+            vocab_size=len(LITERALS),
             longest_piece=1,
             chat_template=TEMPLATE,
             bos="",
             eos="",
-            control_tokens=(),
+            control_tokens=tuple(literal.decode() for literal in CONTROL),
             weight_bytes=1_500_000_000,
             parameters=3_000_000_000,
             description="scripted",
             build="none",
             can_trim=True,
         )
+        self.vocabulary = Vocabulary(LITERALS, frozenset([END, *CONTROL.values()]), frozenset([END]))
         self._tokens: list[list[int]] = [[] for _ in range(config.slots)]
         self._replies: list[tuple[int, list[int]]] = [(0, [])] * config.slots
         progress(1.0)
 
-    def tokenize(self, segments: Sequence[Segment]) -> list[int]:
-        return list("".join(segment.text for segment in segments).encode())
+    def tokenize(self, segments: Sequence[Segment], begins: bool = True) -> list[int]:
+        tokens: list[int] = []
+        for segment in segments:
+            text = segment.text.encode()
+            for part in CONTROL_MARK.split(text) if segment.parse_special else [text]:
+                tokens += [CONTROL[part]] if part in CONTROL else part
+        return tokens
 
     def piece(self, token: int) -> bytes:
-        if token == FLOOD:
-            return b"q" * 10_000
-        return bytes([token]) if token < 256 else b""
+        return b"" if token in self.vocabulary.control else LITERALS[token]
 
     def is_end(self, token: int) -> bool:
         return token == END

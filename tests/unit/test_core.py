@@ -10,7 +10,7 @@ import pytest
 from mashbox.config import ModelConfig
 from mashbox.engine.core import PREFILL_BUDGET_S, Core, Generation
 from mashbox.engine.sampling import Sampler
-from mashbox.engine.text import TextAssembler
+from mashbox.engine.thinking import AnswerText
 from mashbox.engine.types import Failed, Finished, FinishReason, RequestEvent, Sampling, TextDelta
 from tests.scripted import ScriptedBackend
 
@@ -27,7 +27,7 @@ class Bench:
     def submit(self, name: str, prompt: str, limit: int = 1000, stops: tuple[str, ...] = ()) -> Generation:
         tokens = list(prompt.encode())
         generation = Generation(
-            name, tokens, limit, Sampler(Sampling(), tokens), TextAssembler(stops), arrived=0.0
+            name, tokens, limit, Sampler(Sampling(), tokens), AnswerText(stops), arrived=0.0
         )
         self.core.submit(generation)
         return generation

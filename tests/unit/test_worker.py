@@ -26,10 +26,10 @@ class SlowTokenizer(ScriptedBackend):
         self.go = threading.Event()
         self.asked = threading.Event()
 
-    def tokenize(self, segments: Sequence[Segment]) -> list[int]:
+    def tokenize(self, segments: Sequence[Segment], begins: bool = True) -> list[int]:
         self.asked.set()
         assert self.go.wait(5)
-        return super().tokenize(segments)
+        return super().tokenize(segments, begins)
 
 
 class Line:

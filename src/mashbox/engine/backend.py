@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -14,18 +15,35 @@ Logits = npt.NDArray[np.float32]
 """One row of scores, shape [vocab_size]; valid until the next call into the backend."""
 
 
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Every token a model has, by id."""
+
+    literals: Sequence[bytes]
+    """The bytes each token stands for; control tokens as they are written. Some may be empty."""
+    control: frozenset[int]
+    """Tokens that add nothing to the text: their `piece` is empty, their literal is not."""
+    ends: frozenset[int]
+    """Tokens that end the model's turn."""
+
+
 class Backend(Protocol):
     """A loaded model with `facts.slots` sequences of `facts.context` tokens each.
 
-    All calls but `tokenize`, `piece` and `is_end` come from the engine's one thread; those three
-    are safe from another thread at any time. A call that raises leaves the other slots usable.
+    All calls but `tokenize`, `piece`, `is_end` and `vocabulary` come from the engine's one thread; those
+    four are safe from another thread at any time. A call that raises leaves the other slots usable.
     """
 
     @property
     def facts(self) -> ModelFacts: ...
 
-    def tokenize(self, segments: Sequence[Segment]) -> list[int]:
-        """Token ids of a prompt, the beginning-of-text token included once if the model wants it."""
+    @property
+    def vocabulary(self) -> Vocabulary: ...
+
+    def tokenize(self, segments: Sequence[Segment], begins: bool = True) -> list[int]:
+        """Token ids of a text. When it `begins` a prompt, the beginning-of-text token is included once
+        if the model wants it; else the text continues another one and stands for itself.
+        """
         ...
 
     def piece(self, token: int) -> bytes:

@@ -7,13 +7,14 @@ unless it was cancelled: then nothing more is said about it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from mashbox.engine.backend import Backend, Logits
 from mashbox.engine.sampling import Sampler
 from mashbox.engine.scheduler import Chunk, Scheduler, Seat
-from mashbox.engine.text import TextAssembler
+from mashbox.engine.steering import Steering
+from mashbox.engine.thinking import AnswerText, Part
 from mashbox.engine.types import Failed, Finished, FinishReason, RequestEvent, Started, TextDelta, Usage
 
 log = logging.getLogger(__name__)
@@ -34,13 +35,18 @@ class Generation:
     limit: int
     """Most new tokens: what the request and the context allow, at least 1."""
     sampler: Sampler
-    text: TextAssembler
+    text: AnswerText
     arrived: float
+    steering: Steering | None = None
+    literals: Mapping[int, bytes] = field(default_factory=dict)
+    """Control tokens that are text for this request."""
     started: float = 0.0
     first_token: float = 0.0
     last_token: float = 0.0
     reused: int = 0
     generated: int = 0
+    thought: int = 0
+    """Tokens generated inside a thinking block, closers included."""
     next_token: int = -1
     """The newest token, sampled but not yet fed to the model."""
 
@@ -53,7 +59,28 @@ class Generation:
             queue_ms=(self.started - self.arrived) * 1e3,
             prompt_ms=(self.first_token - self.started) * 1e3,
             predicted_ms=(self.last_token - self.first_token) * 1e3,
+            reasoning_tokens=self.thought,
         )
+
+    def pick(self, logits: Logits) -> int:
+        """The next token, counted."""
+        thinking = self.text.thinking
+        if self.steering is None:
+            token = self.sampler.pick(logits)
+        else:
+            token = self.steering.pick(self.sampler, logits, thinking, self.thought)
+        self.generated += 1
+        self.thought += thinking
+        self.next_token = token
+        return token
+
+    def ending(self) -> FinishReason | None:
+        """Why the request ends after the newest token, if it does."""
+        if self.text.stop is not None:
+            return FinishReason.STOP_STRING
+        if self.steering is not None and self.steering.complete:
+            return FinishReason.STOP
+        return FinishReason.LENGTH if self.generated >= self.limit else None
 
 
 class Core:
@@ -162,30 +189,25 @@ class Core:
         """Sample a request's next token and say what became of it."""
         job = seat.job
         try:
-            token = job.sampler.pick(logits)
-            job.next_token = token
-            job.generated += 1
+            token = job.pick(logits)
             job.last_token = now
             if self._backend.is_end(token):
                 self._finish(seat, FinishReason.STOP)
                 return
-            text = job.text.feed(self._backend.piece(token))
-            if text:
-                self._events.append(TextDelta(job.id, text))
-            if job.text.stop is not None:
-                self._finish(seat, FinishReason.STOP_STRING)
-            elif job.generated >= job.limit:
-                self._finish(seat, FinishReason.LENGTH)
+            self._say(job, job.text.feed(job.literals.get(token) or self._backend.piece(token)))
+            if (reason := job.ending()) is not None:
+                self._finish(seat, reason)
         except Exception as error:
             self._fail([seat], error)
 
     def _finish(self, seat: Seat[Generation], reason: FinishReason) -> None:
         job = seat.job
-        tail = job.text.flush()
-        if tail:
-            self._events.append(TextDelta(job.id, tail))
+        self._say(job, job.text.flush())
         self._events.append(Finished(job.id, self._reason(job, reason), job.usage(), job.text.stop))
         self._scheduler.release(seat)
+
+    def _say(self, job: Generation, parts: Sequence[Part]) -> None:
+        self._events += [TextDelta(job.id, text, thinking) for text, thinking in parts]
 
     @staticmethod
     def _reason(job: Generation, reason: FinishReason) -> FinishReason:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mashbox.config import ModelConfig
-from mashbox.engine.backend import Logits
+from mashbox.engine.backend import Logits, Vocabulary
 from mashbox.engine.types import ModelFacts, Segment
 from mashbox.errors import ConfigError, ModelFileError
 
@@ -113,10 +113,9 @@ class LlamaBackend:
         self._batch = Batch(max(config.prefill_rows, config.slots))
         self._vocab_size = int(lib.llama_vocab_n_tokens(self._vocab))
         self._window = int(lib.llama_model_n_swa(self._model))
-        self._pieces = [self._read_piece(token) for token in range(self._vocab_size)]
-        self._ends = frozenset(
-            token for token in range(self._vocab_size) if lib.llama_vocab_is_eog(self._vocab, token)
-        )
+        self._pieces = [self._convert(token, special=False) for token in range(self._vocab_size)]
+        self.vocabulary = self._read_vocabulary()
+        self._ends = self.vocabulary.ends
         self._logits_at = 0
         self._logits: npt.NDArray[np.float32] = np.zeros((0, 0), np.float32)
         self._rows = config.slots
@@ -170,7 +169,9 @@ class LlamaBackend:
             for token in range(self._vocab_size)
             if lib.llama_vocab_is_control(self._vocab, token)
         )
-        longest = max(len(self._literal(token).encode()) for token in range(self._vocab_size))
+        longest = max(
+            len(literal.decode("utf-8", "replace").encode()) for literal in self.vocabulary.literals
+        )
         template = lib.llama_model_chat_template(self._model, None)
         return ModelFacts(
             # The library rounds each sequence's cells up; we promise what was asked for.
@@ -201,14 +202,18 @@ class LlamaBackend:
         function(*args, buffer, len(buffer))
         return buffer.value.decode("utf-8", "replace")
 
+    def _read_vocabulary(self) -> Vocabulary:
+        tokens = range(self._vocab_size)
+        literals = [self._convert(token, special=True) for token in tokens]
+        return Vocabulary(
+            literals=literals,
+            control=frozenset(token for token in tokens if literals[token] and not self._pieces[token]),
+            ends=frozenset(token for token in tokens if lib.llama_vocab_is_eog(self._vocab, token)),
+        )
+
     def _literal(self, token: int) -> str:
         """A token's text as it stands in the vocabulary, control tokens included; "" for none."""
-        if token < 0:
-            return ""
-        return self._convert(token, special=True).decode("utf-8", "replace")
-
-    def _read_piece(self, token: int) -> bytes:
-        return self._convert(token, special=False)
+        return "" if token < 0 else self.vocabulary.literals[token].decode("utf-8", "replace")
 
     def _convert(self, token: int, special: bool) -> bytes:
         buffer = ctypes.create_string_buffer(64)
@@ -220,13 +225,21 @@ class LlamaBackend:
 
     # --- text and tokens ---------------------------------------------------------------------
 
-    def tokenize(self, segments: Sequence[Segment]) -> list[int]:
+    def tokenize(self, segments: Sequence[Segment], begins: bool = True) -> list[int]:
         """See `Backend`. A beginning-of-text token is not added when the text brings it."""
+        if not begins:
+            return [token for segment in segments for token in self._continue(segment)]
         tokens: list[int] = []
         brings_bos = bool(segments) and segments[0].parse_special and self._starts_with_bos(segments[0].text)
         for place, segment in enumerate(segments):
             tokens += self._tokenize(segment, add_special=place == 0 and not brings_bos)
         return tokens if segments else self._tokenize(Segment("", False), add_special=True)
+
+    def _continue(self, segment: Segment) -> list[int]:
+        tokens = self._tokenize(segment, add_special=False)
+        # Some vocabularies put a space before every text.
+        adds_space = tokens and self._pieces[tokens[0]] == b" " and not segment.text.startswith(" ")
+        return tokens[1:] if adds_space else tokens
 
     def _starts_with_bos(self, text: str) -> bool:
         return bool(self.facts.bos) and text.startswith(self.facts.bos)

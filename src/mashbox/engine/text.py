@@ -59,6 +59,10 @@ class StopMatcher:
         """Characters at the end of the text so far that may begin a stop string."""
         return self._depth[self._state]
 
+    def reset(self) -> None:
+        """Forget the text so far."""
+        self._state = 0
+
     def feed(self, text: str) -> tuple[int, str] | None:
         """Read more text; (characters read, the stop string they complete) at the first match."""
         state = self._state
@@ -89,15 +93,21 @@ class TextAssembler:
 
     def feed(self, piece: bytes) -> str:
         """Text that the next token's bytes release; may be empty."""
-        return self._release(self._decoder.decode(piece))
+        return self.read(self._decoder.decode(piece))
 
     def flush(self) -> str:
         """The tail, once, when generation ended for another reason than a stop string."""
-        text = self._release(self._decoder.decode(b"", final=True))
-        tail, self._held = self._held, ""
-        return text + tail
+        return self.read(self._decoder.decode(b"", final=True)) + self.interrupt()
 
-    def _release(self, text: str) -> str:
+    def interrupt(self) -> str:
+        """What is held back comes out: a stop string that has begun will not go on."""
+        if self._matcher is not None:
+            self._matcher.reset()
+        tail, self._held = self._held, ""
+        return tail
+
+    def read(self, text: str) -> str:
+        """Like `feed`, for text that is decoded already."""
         if self._matcher is None:
             return text
         if self.stop is not None or not text:

@@ -24,9 +24,9 @@ import msgspec
 from mashbox.config import ModelConfig, WorkerConfig
 from mashbox.engine import ipc
 from mashbox.engine.backend import Backend
+from mashbox.engine.constraint import GrammarError
 from mashbox.engine.core import Core, Generation
-from mashbox.engine.sampling import Sampler
-from mashbox.engine.text import TextAssembler
+from mashbox.engine.preparer import Preparer
 from mashbox.engine.types import (
     Accepted,
     Cancel,
@@ -35,10 +35,12 @@ from mashbox.engine.types import (
     Counted,
     Failed,
     Heartbeat,
+    Invalid,
     LoadFailed,
     Loading,
     Ready,
     Refused,
+    RequestEvent,
     Shutdown,
     Submit,
     WorkerEvent,
@@ -72,7 +74,7 @@ class Inbox:
     """Reads commands in one thread, prepares requests in another, and hands both to the engine's thread.
 
     So a long prompt that is being tokenised holds up no cancel. Invariant: an id is in `_preparing`
-    from its Submit until the engine has it, and a Cancel in that time makes it be dropped.
+    from its Submit until the engine has it, and a Cancel in that time makes it be dropped. So is a count.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Inbox:
         self._stream = stream
         self._leave = leave
         self._backend = backend
+        self._preparer = Preparer(backend)
         self._outbox = outbox
         self._submits: SimpleQueue[Submit | Count] = SimpleQueue()
         self._preparing: set[str] = set()
@@ -135,9 +138,7 @@ class Inbox:
                 with self._lock:
                     self._preparing.discard(command.id)
                     self._hand_over(command.id)
-            case Count():
-                self._submits.put(command)
-            case Submit():
+            case Submit() | Count():
                 with self._lock:
                     self._preparing.add(command.id)
                 self._submits.put(command)
@@ -149,43 +150,38 @@ class Inbox:
     def _prepare_all(self) -> None:
         while True:
             command = self._submits.get()
+            if command.id not in self._preparing:
+                continue
             try:
-                if isinstance(command, Count):
-                    tokens = len(self._backend.tokenize(command.segments))
-                    self._outbox.send([Counted(command.id, tokens)])
-                elif command.id in self._preparing:
-                    self._admit(command, time.monotonic())
+                event, generation = self._prepare(command, time.monotonic())
             except Exception:
                 log.exception("cannot prepare request %s", command.id)
-                self._outbox.send([Failed(command.id, "The prompt could not be read.")])
-            with self._lock:
-                self._preparing.discard(command.id)
+                event, generation = Failed(command.id, "The prompt could not be read."), None
+            self._answer(event, generation)
 
-    def _admit(self, command: Submit, arrived: float) -> None:
-        """Hand a request to the engine and accept it, or refuse it."""
-        facts = self._backend.facts
+    def _prepare(self, command: Submit | Count, arrived: float) -> tuple[RequestEvent, Generation | None]:
+        """What to say about a command, and the request that the engine is to run, if it is one."""
+        context = self._backend.facts.context
         prompt = self._backend.tokenize(command.segments)
-        if not prompt or len(prompt) >= facts.context:
-            self._outbox.send([Refused(command.id, len(prompt), facts.context)])
-            return
-        generation = _generation(command, prompt, facts.context, arrived)
+        if isinstance(command, Count):
+            return Counted(command.id, len(prompt)), None
+        if not prompt or len(prompt) >= context:
+            return Refused(command.id, len(prompt), context), None
+        try:
+            generation = self._preparer.prepare(command, prompt, arrived)
+        except GrammarError as error:
+            return Invalid(command.id, str(error)), None
+        return Accepted(command.id, len(prompt)), generation
+
+    def _answer(self, event: RequestEvent, generation: Generation | None) -> None:
+        """Say it, and hand the request over, unless it was cancelled meanwhile."""
         with self._lock:
-            if command.id not in self._preparing:
+            if event.id not in self._preparing:
                 return
-            self._outbox.send([Accepted(command.id, len(prompt))])
-            self._hand_over(generation)
-
-
-def _generation(command: Submit, prompt: list[int], context: int, arrived: float) -> Generation:
-    room = context - len(prompt)
-    return Generation(
-        id=command.id,
-        prompt=prompt,
-        limit=room if command.max_tokens is None else min(command.max_tokens, room),
-        sampler=Sampler(command.sampling, prompt),
-        text=TextAssembler(command.stop),
-        arrived=arrived,
-    )
+            self._preparing.discard(event.id)
+            self._outbox.send([event])
+            if generation is not None:
+                self._hand_over(generation)
 
 
 class Pulse:

@@ -1,0 +1,77 @@
+"""What is chosen in the model's place or kept from it: the end of spent thinking, and a grammar."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mashbox.engine.backend import Logits
+from mashbox.engine.constraint import MOST_GAP, Bits, Matcher
+from mashbox.engine.sampling import Sampler
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Most tokens of thinking, and the tokens that close the block once they are spent."""
+
+    tokens: int
+    closing: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A request's grammar, and the tokens that are nothing but white space."""
+
+    matcher: Matcher
+    white: Bits
+
+
+class Steering:
+    """Picks the tokens of one request that has a budget or a grammar.
+
+    The grammar rests while the model thinks. With `waits` it begins after a thinking block, and a little
+    white space may come first, which is no part of it.
+    """
+
+    def __init__(self, budget: Budget | None, guard: Guard | None, waits: bool = False) -> None:
+        self._budget = budget
+        self._guard = guard
+        self._gap = MOST_GAP if waits else 0
+        self._forced: deque[int] = deque()
+
+    def pick(self, sampler: Sampler, logits: Logits, thinking: bool, spent: int) -> int:
+        """The next token; `spent` tokens of thinking came so far.
+
+        Raises RuntimeError when the grammar's matcher fails, ArithmeticError like the sampler.
+        """
+        budget = self._budget
+        if budget is not None and thinking and not self._forced and spent >= budget.tokens:
+            self._forced.extend(budget.closing)
+            self._gap = 0
+        if self._forced:
+            return self._forced.popleft()
+        if thinking or self._guard is None:
+            return sampler.pick(logits)
+        return self._pick_guarded(self._guard, sampler, logits)
+
+    def _pick_guarded(self, guard: Guard, sampler: Sampler, logits: Logits) -> int:
+        if not self._gap:
+            token = sampler.pick(guard.matcher.mask(logits))
+            guard.matcher.consume(token)
+            return token
+        token = sampler.pick(guard.matcher.mask(logits, guard.white))
+        self._gap = 0 if guard.matcher.takes(token) else self._gap - 1
+        return token
+
+    def begin(self, text: str) -> bool:
+        """The thinking has ended within a token that goes on with `text`: is it part of the answer?"""
+        taken = bool(text) and self._guard is not None and self._guard.matcher.take_text(text)
+        if taken:
+            self._gap = 0
+        return taken
+
+    @property
+    def complete(self) -> bool:
+        """The grammar is fulfilled and nothing more may come."""
+        return self._guard is not None and not self._forced and self._guard.matcher.stopped
