@@ -131,16 +131,14 @@ class ScriptedModel:
             widest=config.prefill_rows,
             chat_template=TEMPLATE.read_text(),
         )
-        self._literals = {
-            self._model.tokenize([Segment(text, True)])[0]: text for text in self.facts.control_tokens
-        }
-        self._end = self._model.tokenize([Segment(self.facts.eos, True)])[0]
+        self.vocabulary = self._model.vocabulary
+        self._end = self.vocabulary.literals.index(self.facts.eos.encode())
         self._tokens: list[list[int]] = [[] for _ in range(config.slots)]
         self._answers: list[Iterator[Said]] = [iter(()) for _ in range(config.slots)]
         self._row = np.zeros((config.slots, self.facts.vocab_size), np.float32)
 
-    def tokenize(self, segments: Sequence[Segment]) -> list[int]:
-        return self._model.tokenize(segments)
+    def tokenize(self, segments: Sequence[Segment], begins: bool = True) -> list[int]:
+        return self._model.tokenize(segments, begins)
 
     def piece(self, token: int) -> bytes:
         return self._model.piece(token)
@@ -170,11 +168,7 @@ class ScriptedModel:
         return True
 
     def _text(self, tokens: Sequence[int]) -> str:
-        pieces = (
-            self._literals[token].encode() if token in self._literals else self._model.piece(token)
-            for token in tokens
-        )
-        return b"".join(pieces).decode("utf-8", "replace")
+        return b"".join(self.vocabulary.literals[token] for token in tokens).decode("utf-8", "replace")
 
     def _say(self, text: str) -> Iterator[Said]:
         marks: tuple[str, ...] = ()
@@ -182,7 +176,7 @@ class ScriptedModel:
             if MARK.fullmatch(part):
                 marks += (part,)
             elif part:
-                first, *rest = self._model.tokenize([Segment(part, False)])
+                first, *rest = self._model.tokenize([Segment(part, False)], begins=False)
                 yield Said(first, marks)
                 yield from map(Said, rest)
                 marks = ()

@@ -96,8 +96,11 @@ def box(shared_box: Box) -> Iterator[Box]:
 
 @pytest.fixture
 def proxy(box: Box) -> Iterator[Proxy]:
+    """In front of the shared server; every stream that went through must be in order."""
     with Proxy(box.port).running() as running:
         yield running
+    for exchange in running.exchanges:
+        exchange.check()
 
 
 def make_desk(folder: Path, url: str) -> Desk:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,9 +13,14 @@ from typing import Any
 
 from mashbox.errors import RequestError
 from mashbox.http.errors import error_response
+from tests.wire import anthropic_events, responses_events
 
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "date", "server"}
 SERVER_TIMEOUT_S = 60.0
+CHECKS: Mapping[str, Callable[[bytes], object]] = {
+    "/v1/messages": anthropic_events.check_stream,
+    "/v1/responses": responses_events.check_stream,
+}
 
 
 @dataclass(slots=True)
@@ -27,6 +32,8 @@ class Exchange:
     sent: bytes
     status: int = 0
     received: bytearray = field(default_factory=bytearray)
+    whole: bool = False
+    """All of the answer came and went on to the client."""
 
     @property
     def request(self) -> Any:
@@ -48,6 +55,11 @@ class Exchange:
         lines = self.received.decode().split("\n")
         texts = [line.removeprefix("data:").strip() for line in lines if line.startswith("data:")]
         return [json.loads(text) for text in texts if text != "[DONE]"]
+
+    def check(self) -> None:
+        """Check the order of a stream's events, where its protocol has one."""
+        if self.whole and self.received.startswith(b"event:"):
+            CHECKS[self.route](bytes(self.received))
 
     @property
     def prompt(self) -> tuple[int, int]:
@@ -183,5 +195,6 @@ def _handler_for(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
                 self.wfile.flush()
             if self.command != "HEAD":
                 self.wfile.write(b"0\r\n\r\n")
+            exchange.whole = True
 
     return Handler
