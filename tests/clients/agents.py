@@ -155,6 +155,8 @@ class Client:
     """A call that writes a file."""
     edit: Callable[[Path, str, str], str]
     """A call that replaces text in a file that was written before."""
+    run_telling: Callable[[Desk, str], Run]
+    """As `run`, but so that it tells every error."""
     too_long: str
     """A pattern: what it tells its user when the prompt does not fit a context of 256 tokens."""
 
@@ -178,6 +180,7 @@ def _pi_client(name: str, route: str, api: str, too_long: str) -> Client:
         shell=lambda command: call("bash", command=command),
         write=lambda path, text: call("write", path=str(path), content=text),
         edit=lambda path, old, new: call("edit", path=str(path), edits=[{"oldText": old, "newText": new}]),
+        run_telling=lambda desk, prompt: pi(desk, prompt, "--mode", "json", api=api),
         too_long=too_long,
     )
 
@@ -190,6 +193,7 @@ CLAUDE_CODE = Client(
     shell=lambda command: call("Bash", command=command),
     write=lambda path, text: call("Write", file_path=str(path), content=text),
     edit=lambda path, old, new: call("Edit", file_path=str(path), old_string=old, new_string=new),
+    run_telling=claude_code,
     too_long=r"Prompt is too long .* ~\d+ tokens \(limit 255\)",
 )
 CODEX = Client(
@@ -200,6 +204,7 @@ CODEX = Client(
     shell=lambda command: call("exec_command", cmd=command),
     write=_codex_write,
     edit=_codex_edit,
+    run_telling=codex,
     too_long="ran out of room in the model's context window",
 )
 TOO_LONG = r"maximum context length is 256 tokens.* your prompt has \d+ tokens"
@@ -208,4 +213,5 @@ PI_RESPONSES = _pi_client("pi-responses", "/v1/responses", "openai-responses", T
 PI_MESSAGES = _pi_client(
     "pi-messages", "/v1/messages", "anthropic-messages", r"prompt is too long: \d+ tokens > 255 maximum"
 )
+AGENTS = (CLAUDE_CODE, CODEX, PI_CHAT)
 CLIENTS = (CLAUDE_CODE, CODEX, PI_CHAT, PI_RESPONSES, PI_MESSAGES)

@@ -9,18 +9,19 @@ from pathlib import Path
 import pytest
 
 from mashbox.errors import NotReadyError, OverloadedError, RequestError
-from tests.clients.agents import CLIENTS, Client, Desk
+from tests.clients.agents import AGENTS, CLIENTS, Client, Desk
 from tests.clients.conftest import Box, make_desk, run_scripted
 from tests.clients.proxy import Proxy
 from tests.clients.script import results, said, think
 from tests.model_script import Rule
 
-EXACT = 'a "quoted" word, a \\ and a \\n,\n\ttab, {braces}, </tool_call> and <think>, ünïcödé 🎉\nlast line\n'
+EXACT = 'a "quoted" word, a \\ and a \\n,\n\ttab, {braces}, </tool_call>, ünïcödé 🎉\nlast line\n'
 ANY_RESULT = results("")
 BUSY = OverloadedError("32 requests are waiting already.", retry_after=1)
 LOADING = NotReadyError("The model is still loading. Please try again.", retry_after=1)
 
 each_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+each_agent = pytest.mark.parametrize("client", AGENTS, ids=lambda client: client.name)
 
 
 def last_prompt(box: Box) -> str:
@@ -93,7 +94,7 @@ def test_a_refusal_in_mid_loop_is_waited_out(
     assert len(statuses) == 3, statuses
 
 
-@each_client
+@each_agent
 def test_a_crash_of_the_worker_in_mid_loop_is_survived(client: Client, box: Box, desk: Desk) -> None:
     box.play(
         Rule(said("go on"), client.shell("echo one >> 1.txt; echo written")),
@@ -129,5 +130,5 @@ def small_box(vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @each_client
 def test_a_prompt_that_is_too_long_is_told(client: Client, small_box: Box, tmp_path: Path) -> None:
     with Proxy(small_box.port).running() as proxy:
-        run = client.run(make_desk(tmp_path, proxy.url), "hello")
+        run = client.run_telling(make_desk(tmp_path, proxy.url), "hello")
     assert re.search(client.too_long, run.out + run.err), run
