@@ -23,6 +23,15 @@ CHECKS: Mapping[str, Callable[[bytes], object]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one request: of its prompt, those of them that were cached, and the new ones."""
+
+    prompt: int
+    cached: int
+    output: int
+
+
 @dataclass(slots=True)
 class Exchange:
     """One request and what came back; `status` is 0 and `received` grows while it is under way."""
@@ -62,30 +71,21 @@ class Exchange:
             CHECKS[self.route](bytes(self.received))
 
     @property
-    def prompt(self) -> tuple[int, int]:
-        """Tokens of the prompt, and how many of them were cached, as the stream tells them."""
+    def usage(self) -> Usage:
+        """What the end of a stream tells."""
         for data in reversed(self.data()):
-            found = _messages_usage(data) or _openai_usage(data)
-            if found:
-                return found
+            if usage := data.get("usage") or data.get("response", {}).get("usage"):
+                return _read_usage(usage)
         raise AssertionError(f"no usage in {bytes(self.received)!r}")
 
 
-def _messages_usage(data: Any) -> tuple[int, int] | None:
-    usage = data.get("usage") or {}
-    if "cache_read_input_tokens" not in usage:
-        return None
-    cached = usage["cache_read_input_tokens"]
-    return usage["input_tokens"] + cached, cached
-
-
-def _openai_usage(data: Any) -> tuple[int, int] | None:
-    """Of a chat chunk, or of the response in an event of Responses."""
-    usage = data.get("usage") or data.get("response", {}).get("usage")
-    if usage is None:
-        return None
-    kind = "input" if "input_tokens" in usage else "prompt"
-    return usage[f"{kind}_tokens"], usage[f"{kind}_tokens_details"]["cached_tokens"]
+def _read_usage(usage: Mapping[str, Any]) -> Usage:
+    if "cache_read_input_tokens" in usage:
+        cached = usage["cache_read_input_tokens"]
+        return Usage(usage["input_tokens"] + cached, cached, usage["output_tokens"])
+    given, made = ("input", "output") if "input_tokens" in usage else ("prompt", "completion")
+    cached = usage[f"{given}_tokens_details"]["cached_tokens"]
+    return Usage(usage[f"{given}_tokens"], cached, usage[f"{made}_tokens"])
 
 
 Judge = Callable[[Exchange, int], RequestError | None]

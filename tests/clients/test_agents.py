@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mashbox.config import PREFILL_CHUNK
 from mashbox.errors import NotReadyError, OverloadedError, RequestError
 from tests.clients.agents import AGENTS, CLIENTS, Client, Desk
 from tests.clients.conftest import Box, make_desk, run_scripted
@@ -107,17 +108,20 @@ def test_a_crash_of_the_worker_in_mid_loop_is_survived(client: Client, box: Box,
 
 
 @each_client
-def test_the_second_turn_is_served_from_the_cache(client: Client, box: Box, desk: Desk, proxy: Proxy) -> None:
+def test_all_but_the_new_part_of_a_turn_is_cached(client: Client, box: Box, desk: Desk, proxy: Proxy) -> None:
     box.play(
         Rule(said("second question"), "The second answer."),
-        Rule(said("first question"), "The first answer."),
+        Rule(said("first question"), "I look first.\n" + client.shell("echo found")),
+        Rule(results("found"), "The first answer, in a few more words than the second one."),
     )
     client.run(desk, "My first question")
     run = client.carry_on(desk, "My second question")
     assert "The second answer." in run.out, run
-    first, second = (exchange.prompt for exchange in proxy.posts(client.route))
-    grid = 64
-    assert second[1] > first[0] - grid, (first, second)
+    call, answer, turn = (exchange.usage for exchange in proxy.posts(client.route))
+    for earlier, later in ((call, answer), (answer, turn)):
+        # The token that ended the answer was never read by the model.
+        known = earlier.prompt + earlier.output - 1
+        assert later.cached == known // PREFILL_CHUNK * PREFILL_CHUNK, (call, answer, turn)
 
 
 @pytest.fixture(scope="module")
