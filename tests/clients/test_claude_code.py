@@ -26,7 +26,7 @@ def test_two_subagents_at_once(box: Box, desk: Desk, proxy: Proxy) -> None:
     run = claude_code(desk, "Split the work.")
     assert "Both are done." in run.out, run
     used = [asked.rule for asked in box.script.journal()]
-    assert (used[0], sorted(used[1:3]), used[3:]) == (2, [0, 1], [3])
+    assert used in ([2, 0, 1, 3], [2, 1, 0, 3])
 
 
 def test_the_context_report_counts_tokens(box: Box, desk: Desk, proxy: Proxy) -> None:

@@ -56,5 +56,6 @@ def test_a_tool_in_a_namespace(box: Box, desk: Desk, proxy: Proxy) -> None:
     )
     run = codex(desk, "Please delegate.")
     assert "It is delegated." in run.out, run
-    spawned = proxy.posts(CODEX.route)[-1].request["input"][-2]
+    items = [item for exchange in proxy.posts(CODEX.route) for item in exchange.request["input"]]
+    [spawned] = [item for item in items if item["type"] == "function_call"]
     assert (spawned["namespace"], spawned["name"]) == ("multi_agent_v1", "spawn_agent")
