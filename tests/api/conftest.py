@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import anthropic
 import httpx2 as httpx
 import openai
 import pytest
@@ -25,6 +26,7 @@ class Server:
     port: int
     http: httpx.Client
     openai: openai.OpenAI
+    anthropic: anthropic.Anthropic
 
     def chat(self, content: str, **fields: Any) -> httpx.Response:
         messages = [{"role": "user", "content": content}]
@@ -57,8 +59,9 @@ def run_server(model_file: str) -> Iterator[Server]:
         with (
             httpx.Client(base_url=url, timeout=20) as http,
             openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0) as client,
+            anthropic.Anthropic(base_url=url, api_key="unused", max_retries=0) as messages_client,
         ):
-            yield Server(port, http, client)
+            yield Server(port, http, client, messages_client)
         process.terminate()
         process.wait(10)
 

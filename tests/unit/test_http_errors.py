@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 
 import pytest
+from starlette.requests import Request
 
 from mashbox import errors
-from mashbox.http.errors import as_request_error, error_body, error_response
+from mashbox.http.errors import as_request_error, error_body, error_response, on_bug
 
 
 @pytest.mark.parametrize(
@@ -127,3 +129,15 @@ def test_other_paths_have_the_other_shape(path: str) -> None:
 def test_anthropic_words_for_a_long_prompt(error: errors.ContextLengthError, message: str) -> None:
     told = json.loads(bytes(error_response(error, "/v1/messages").body))["error"]
     assert told == {"type": "invalid_request_error", "message": message}
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [("/v1/messages", "api_error"), ("/v1/chat/completions", "server_error")]
+)
+def test_a_bug_is_told_in_the_shape_of_its_path(path: str, kind: str) -> None:
+    request = Request({"type": "http", "method": "POST", "path": path, "headers": []})
+    response = asyncio.run(on_bug(request, KeyError("secret")))
+    assert (response.status_code, response.headers["connection"]) == (500, "close")
+    told = json.loads(bytes(response.body))["error"]
+    assert told["type"] == kind
+    assert "secret" not in told["message"]

@@ -26,6 +26,13 @@ EVENTS = {
 }
 STOP_REASONS = {"end_turn", "max_tokens", "stop_sequence", "tool_use"}
 USAGE = {"input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens"}
+NEW_MESSAGE: dict[str, Any] = {
+    "type": "message",
+    "role": "assistant",
+    "content": [],
+    "stop_reason": None,
+    "stop_sequence": None,
+}
 EMPTY_BLOCKS: dict[str, dict[str, Any]] = {
     "text": {"type": "text", "text": ""},
     "thinking": {"type": "thinking", "thinking": "", "signature": ""},
@@ -117,10 +124,10 @@ class _Checker:
         _keys(event, {"type", "message"})
         _require(self.streamed.message is None, "a second message_start")
         message = event["message"]
-        fixed = {"type": "message", "role": "assistant", "content": [], "stop_reason": None}
-        fixed |= {"stop_sequence": None}
-        _keys(message, {*fixed, "id", "model", "usage"})
-        _require(fixed.items() <= message.items(), f"message_start is not that of a new message: {message}")
+        _keys(message, {*NEW_MESSAGE, "id", "model", "usage"})
+        _require(
+            NEW_MESSAGE.items() <= message.items(), f"message_start is not that of a new message: {message}"
+        )
         _require(message["id"].startswith("msg_"), f"a message's id is {message['id']}")
         _check_usage(message["usage"])
         self.streamed.message = dict(message, content=[])

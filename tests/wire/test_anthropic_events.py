@@ -9,13 +9,14 @@ import pytest
 
 from tests.wire.anthropic_events import BrokenStreamError, check_events, check_stream
 
-USAGE = {
+Event = dict[str, Any]
+USAGE: Event = {
     "input_tokens": 3,
     "cache_creation_input_tokens": 0,
     "cache_read_input_tokens": 2,
     "output_tokens": 0,
 }
-MESSAGE = {
+MESSAGE: Event = {
     "id": "msg_1",
     "type": "message",
     "role": "assistant",
@@ -25,41 +26,49 @@ MESSAGE = {
     "stop_sequence": None,
     "usage": USAGE,
 }
-START = {"type": "message_start", "message": MESSAGE}
-PING = {"type": "ping"}
-TEXT = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
-HELLO = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hello"}}
-STOP = {"type": "content_block_stop", "index": 0}
-THINKING = {
+START: Event = {"type": "message_start", "message": MESSAGE}
+PING: Event = {"type": "ping"}
+TEXT: Event = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+HELLO: Event = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hello"}}
+STOP: Event = {"type": "content_block_stop", "index": 0}
+THINKING: Event = {
     "type": "content_block_start",
     "index": 0,
     "content_block": {"type": "thinking", "thinking": "", "signature": ""},
 }
-THOUGHT = {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "x"}}
-SIGNED = {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "s"}}
-CALL = {
+THOUGHT: Event = {
+    "type": "content_block_delta",
+    "index": 0,
+    "delta": {"type": "thinking_delta", "thinking": "x"},
+}
+SIGNED: Event = {
+    "type": "content_block_delta",
+    "index": 0,
+    "delta": {"type": "signature_delta", "signature": "s"},
+}
+CALL: Event = {
     "type": "content_block_start",
     "index": 0,
     "content_block": {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}},
 }
-INPUT = {
+INPUT: Event = {
     "type": "content_block_delta",
     "index": 0,
     "delta": {"type": "input_json_delta", "partial_json": '{"a":'},
 }
-INPUT_END = {
+INPUT_END: Event = {
     "type": "content_block_delta",
     "index": 0,
     "delta": {"type": "input_json_delta", "partial_json": "1}"},
 }
-END = {
+END: Event = {
     "type": "message_delta",
     "delta": {"stop_reason": "end_turn", "stop_sequence": None},
     "usage": USAGE | {"output_tokens": 4},
 }
-CALLED = END | {"delta": {"stop_reason": "tool_use", "stop_sequence": None}}
-DONE = {"type": "message_stop"}
-ERROR = {"type": "error", "error": {"type": "api_error", "message": "no"}, "request_id": "msg_1"}
+CALLED: Event = END | {"delta": {"stop_reason": "tool_use", "stop_sequence": None}}
+DONE: Event = {"type": "message_stop"}
+ERROR: Event = {"type": "error", "error": {"type": "api_error", "message": "no"}, "request_id": "msg_1"}
 
 
 def test_good_streams() -> None:
@@ -117,7 +126,7 @@ def test_good_streams() -> None:
         ([START, END | {"delta": {"stop_reason": "end_turn", "stop_sequence": "x"}}], "does not fit"),
     ],
 )
-def test_broken_order(events: list[dict[str, Any]], message: str) -> None:
+def test_broken_order(events: list[Event], message: str) -> None:
     with pytest.raises((BrokenStreamError, ValueError), match=message):
         check_events(events)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 import msgspec
@@ -35,7 +36,8 @@ class Messages:
     async def handle(self, request: Request) -> Response | EventStreamResponse[ChatEvent]:
         """Parse, start the answer, then send it streamed or whole."""
         body = await read_json(request, _DECODER)
-        chat_request = parse_request(body, self._defaults)
+        # In a thread: the blocks of the largest bodies take seconds.
+        chat_request = await asyncio.to_thread(parse_request, body, self._defaults)
         answer = await while_connected(request.receive, self._chat.answer(chat_request))
         head = new_head(body.model or self._model_id)
         if body.stream:
@@ -45,5 +47,6 @@ class Messages:
     async def handle_count(self, request: Request) -> Response:
         """How many tokens the prompt of such a request has."""
         body = await read_json(request, _COUNT_DECODER)
-        tokens = await while_connected(request.receive, self._chat.count(parse_count(body)))
+        chat_request = await asyncio.to_thread(parse_count, body)
+        tokens = await while_connected(request.receive, self._chat.count(chat_request))
         return json_response({"input_tokens": tokens})
