@@ -1,13 +1,11 @@
-"""Chat events as Responses streams and objects, checked by grammar, by type and by the official client."""
+"""Chat events as Responses streams and objects, checked by grammar and by the official types."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-import httpx2 as httpx
 import msgspec
-import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -340,43 +338,3 @@ def test_any_cut_of_an_answer_gives_the_same_items(
     head = make_head()
     told = check_stream(stream([*recut, done], head))
     assert anonymous(told.output) == anonymous(whole([*pieces, done], head)["output"])
-
-
-def client_of(sent: bytes) -> openai.OpenAI:
-    """The official client, reading `sent` from every request."""
-    headers = {"content-type": "text/event-stream"}
-    transport = httpx.MockTransport(lambda request: httpx.Response(200, headers=headers, content=sent))
-    return openai.OpenAI(
-        base_url="http://x", api_key="x", max_retries=0, http_client=httpx.Client(transport=transport)
-    )
-
-
-def test_the_official_stream_helper() -> None:
-    events: list[ChatEvent] = [
-        Thinking("th"),
-        Thinking("ink"),
-        Text("so"),
-        Call("files__read", '{"path":"x"}'),
-        Call("apply_patch", '{"input":"in"}'),
-        STOP,
-    ]
-    with (
-        client_of(stream(events)) as client,
-        client.responses.stream(model="m", input="x") as helper,
-    ):
-        seen = list(helper)
-        final = helper.get_final_response()
-    assert [event.sequence_number for event in seen] == list(range(1, len(seen) + 1))
-    thought, said, called, patched = final.output
-    assert thought.type == "reasoning"
-    assert [part.text for part in thought.content or ()] == ["think"]
-    assert said.type == "message"
-    assert final.output_text == "so"
-    assert called.type == "function_call"
-    assert (called.name, called.namespace, called.arguments) == ("read", "files", '{"path":"x"}')
-    assert patched.type == "custom_tool_call"
-    assert (patched.name, patched.input) == ("apply_patch", "in")
-    deltas = [event for event in seen if event.type == "response.function_call_arguments.delta"]
-    assert deltas[-1].snapshot == '{"path":"x"}'
-    assert final.usage is not None
-    assert final.usage.total_tokens == 17

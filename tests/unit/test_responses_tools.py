@@ -113,7 +113,14 @@ def test_namespaces() -> None:
     ],
 )
 def test_tools_that_cannot_run_here_are_left_out(kind: str) -> None:
-    odd = {"type": kind, "name": None, "parameters": 5, "tools": "x", "format": "png", "description": []}
+    odd: dict[str, Any] = {
+        "type": kind,
+        "name": None,
+        "parameters": 5,
+        "tools": "x",
+        "format": "png",
+        "description": [],
+    }
     assert shown(box(odd, {"type": kind})) == []
 
 

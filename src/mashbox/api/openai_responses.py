@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 import msgspec
@@ -19,7 +20,6 @@ from mashbox.api.settings import ServeConfig
 from mashbox.api.wire import check_model
 from mashbox.chat.service import Answer, ChatService
 from mashbox.chat.types import ChatEvent, ChatRequest
-from mashbox.engine.types import Sampling
 from mashbox.errors import InvalidRequestError
 from mashbox.http.body import read_json
 from mashbox.http.connection import while_connected
@@ -36,14 +36,15 @@ class Responses:
     def __init__(self, chat: ChatService, config: ServeConfig, limits: StreamLimits) -> None:
         self._chat = chat
         self._model_id = config.model_id
-        self._defaults: Sampling = config.default_sampling
+        self._defaults = config.default_sampling
         self._limits = limits
 
     async def handle(self, request: Request) -> Response | EventStreamResponse[ChatEvent]:
         """Parse, start the answer, then send it streamed or whole."""
         body = await read_json(request, _DECODER)
         check_model(body, self._model_id)
-        chat_request, tools = parse_request(body, self._defaults)
+        # In a thread: the items of the largest body take seconds.
+        chat_request, tools = await asyncio.to_thread(parse_request, body, self._defaults)
         answer = await while_connected(request.receive, self._start(chat_request))
         head = ResponseHead(new_head("resp_", self._model_id), echoed(body, chat_request), tools)
         if body.stream:

@@ -6,19 +6,8 @@ from typing import Any
 
 import msgspec
 
-from mashbox.api.responses_object import (
-    CallItem,
-    Item,
-    ResponseHead,
-    TextItem,
-    failed,
-    finished,
-    lacks_answer,
-    new_call,
-    new_message,
-    new_reasoning,
-    running,
-)
+from mashbox.api.responses_items import CallItem, Item, TextItem, new_call, new_message, new_reasoning
+from mashbox.api.responses_object import ResponseHead, failed, finished, lacks_answer, running
 from mashbox.chat.types import Begun, Block, Call, ChatEvent, Done, Text, Thinking, WholeAnswer, join_blocks
 from mashbox.errors import RequestError
 

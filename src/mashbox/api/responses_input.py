@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
@@ -118,20 +118,34 @@ def read_items(items: Sequence[Entry], box: Toolbox) -> tuple[Message, ...]:
     return reader.messages()
 
 
+@dataclass(slots=True)
+class Turn:
+    """The assistant's items since the last one of somebody else."""
+
+    thoughts: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+
+    def messages(self) -> tuple[Message, ...]:
+        """One message or none: thinking that nothing followed is forgotten, nothing came of it."""
+        if not self.texts and not self.calls:
+            return ()
+        content = "\n\n".join(text for text in self.texts if text)
+        return (Message("assistant", content, "\n\n".join(self.thoughts), tuple(self.calls)),)
+
+
 class ItemReader:
     """Reads items one after the other; the assistant's items between two others become one message."""
 
     def __init__(self, box: Toolbox) -> None:
         self._box = box
         self._messages: list[Message] = []
-        self._answer: Message | None = None
-        self._thoughts: list[str] = []
+        self._turn = Turn()
         self._shell_ids: dict[str, str] = {}
 
     def messages(self) -> tuple[Message, ...]:
         """All that was read."""
-        self._end_answer()
-        return tuple(self._messages)
+        return (*self._messages, *self._turn.messages())
 
     def read(self, item: Entry, where: str) -> None:
         """Take in one item; types that say nothing to a model are skipped."""
@@ -141,7 +155,7 @@ class ItemReader:
             case "reasoning":
                 self._read_reasoning(convert(item, ReasoningItem, where))
             case "function_call" | "custom_tool_call" | "local_shell_call":
-                self._add_to_answer(calls=(self._read_call(item, where),))
+                self._turn.calls.append(self._read_call(item, where))
             case "function_call_output" | "custom_tool_call_output":
                 output = convert(item, OutputItem, where)
                 self._add_result(output.call_id, output.output, where)
@@ -156,13 +170,13 @@ class ItemReader:
     def _read_message(self, item: MessageItem, where: str) -> None:
         content = _content(item.content, f"{where}.content")
         if item.role == "assistant":
-            self._add_to_answer(content)
+            self._turn.texts.append(content)
         else:
             self._add(Message("user" if item.role == "user" else "system", content))
 
     def _read_reasoning(self, item: ReasoningItem) -> None:
         kept = (part for part in item.content or () if part.type in ("reasoning_text", "text"))
-        self._thoughts += [part.text for part in kept if part.text]
+        self._turn.thoughts += [part.text for part in kept if part.text]
 
     def _read_call(self, item: Entry, where: str) -> ToolCall:
         match item_type(item, where):
@@ -193,23 +207,8 @@ class ItemReader:
         self._add(Message("tool", _content(output, f"{where}.output"), tool_call_id=call_id))
 
     def _add(self, message: Message) -> None:
-        self._end_answer()
-        self._messages.append(message)
-
-    def _add_to_answer(self, content: str = "", calls: tuple[ToolCall, ...] = ()) -> None:
-        answer = self._answer or Message("assistant", "")
-        self._answer = replace(
-            answer,
-            content="\n\n".join(text for text in (answer.content, content) if text),
-            tool_calls=answer.tool_calls + calls,
-        )
-
-    def _end_answer(self) -> None:
-        """Thinking that no message or call followed is forgotten: nothing came of it."""
-        if self._answer is not None:
-            self._messages.append(replace(self._answer, thinking="\n\n".join(self._thoughts)))
-        self._answer = None
-        self._thoughts = []
+        self._messages += (*self._turn.messages(), message)
+        self._turn = Turn()
 
 
 def _either(call_id: str | None, other: str | None, where: str) -> str:

@@ -79,6 +79,8 @@ class Toolbox:
 
     shown: dict[ToolId, Tool]
     ids: dict[str, ToolId]
+    bare: dict[tuple[Kind, str], ToolId]
+    """The first tool of each name, whatever its namespace."""
 
     def name_of(self, tool: ToolId) -> str:
         """The model's name of a tool, also of one that is no longer declared."""
@@ -90,12 +92,12 @@ class Toolbox:
 
     def find(self, kind: Kind, name: str, namespace: str | None = None) -> Tool | None:
         """The tool a choice names, by the client's name with or without its namespace, or by the model's."""
-        for tool_id, tool in self.shown.items():
-            if tool_id.kind != kind or namespace not in (None, tool_id.namespace):
-                continue
-            if name in (tool_id.name, tool.name):
-                return tool
-        return None
+        tool_id: ToolId | None = ToolId(kind, name, namespace)
+        if namespace is None and tool_id not in self.shown:
+            by_model = self.ids.get(name)
+            known = by_model is not None and by_model.kind == kind
+            tool_id = by_model if known else self.bare.get((kind, name))
+        return self.shown.get(tool_id) if tool_id is not None else None
 
 
 def read_tools(lists: Iterable[tuple[Sequence[Entry], str]]) -> Toolbox:
@@ -178,16 +180,16 @@ def _paragraphs(*texts: str) -> str:
 def _named_apart(declared: dict[ToolId, Tool]) -> Toolbox:
     """Plain functions keep their names; whatever else would have the same name is numbered."""
     plain = {tool_id.name for tool_id in declared if _is_plain(tool_id)}
-    shown: dict[ToolId, Tool] = {}
-    ids: dict[str, ToolId] = {}
+    box = Toolbox({}, {}, {})
     for tool_id, tool in declared.items():
         name, number = tool.name, 1
-        while name in ids or (name in plain and not _is_plain(tool_id)):
+        while name in box.ids or (name in plain and not _is_plain(tool_id)):
             number += 1
             name = f"{tool.name}_{number}"
-        shown[tool_id] = replace(tool, name=name)
-        ids[name] = tool_id
-    return Toolbox(shown, ids)
+        box.shown[tool_id] = replace(tool, name=name)
+        box.ids[name] = tool_id
+        box.bare.setdefault((tool_id.kind, tool_id.name), tool_id)
+    return box
 
 
 def _is_plain(tool_id: ToolId) -> bool:
