@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from mashbox.chat.simple_schema import simple_schema
 from mashbox.chat.thinking import Marks
 from mashbox.chat.traits import CallForm, EmptyContent, TemplateTraits, ThinkingPlace
 from mashbox.chat.types import Message, Tool, ToolCall
@@ -19,10 +20,12 @@ def message_dicts(
     return [_message(message, traits, marks, names) for message in messages]
 
 
-def tool_dict(tool: Tool) -> dict[str, Any]:
+def tool_dict(tool: Tool, traits: TemplateTraits) -> dict[str, Any]:
     """A declared tool; templates rely on the schema's `type` and `properties`."""
     missing = {"type": "object", "properties": {}}
     parameters = tool.parameters if missing.keys() <= tool.parameters.keys() else missing | tool.parameters
+    if not traits.any_schema:
+        parameters = simple_schema(parameters)
     function = {"name": tool.name, "description": tool.description, "parameters": parameters}
     return {"type": "function", "function": function}
 

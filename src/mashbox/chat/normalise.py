@@ -66,11 +66,11 @@ def _write_out(messages: list[Message], traits: TemplateTraits) -> list[Message]
     """Calls and results as text, where the template does not show them."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     as_text = traits.calls is CallForm.NOWHERE
-    written = []
+    written: list[Message] = []
     for index, message in enumerate(messages):
         if message.tool_calls and (as_text or not (traits.open_calls or _is_closed(messages, index))):
             message = _calls_as_text(message)
-        elif message.role == "tool" and (as_text or not traits.tool_role):
+        elif message.role == "tool" and (traits.tools is None or not traits.tool_role):
             name = names[message.tool_call_id or ""]
             message = Message("user", plain.write_result(name, message.content))
         written.append(message)
@@ -145,7 +145,7 @@ def _join(run: list[Message]) -> Message:
 def _part_calls(messages: list[Message], traits: TemplateTraits) -> list[Message]:
     parted: list[Message] = []
     for message in messages:
-        if message.role == "tool" and not traits.parallel_calls:
+        if message.role == "tool" and not (traits.parallel_calls or traits.calls is CallForm.NOWHERE):
             # Each call's message already stands there; the result goes right behind it.
             behind = len(parted)
             while not _makes(parted[behind - 1], message.tool_call_id):

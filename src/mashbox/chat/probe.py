@@ -32,6 +32,14 @@ _THOUGHT = "thoughtprobe lambda"
 
 _SCHEMA = {"type": "object", "properties": {"argprobe": {"type": "string", "description": "A kappa."}}}
 _TOOLS = (Tool("toolprobe_mu", "descriptionprobe nu", _SCHEMA),)
+_PROPERTIES = {
+    "listed": {"type": ["string", "null"]},
+    "either": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None},
+    "fixed": {"const": 1},
+    "nested": {"type": "array", "items": {"type": ["object", "null"], "properties": {"any": {}}}},
+    "bare": {},
+}
+_ODD_TOOLS = (Tool("toolprobe_mu", "descriptionprobe nu", {"type": "object", "properties": _PROPERTIES}),)
 _TOOL_VARIABLES = ("tools", "xml_tools", "custom_tools")
 
 _IDS = ("call00001", "call00002")
@@ -52,7 +60,10 @@ _WORDS = re.compile(r"(?:value|arg|tool)probe\w*(?: \w+)?")
 def find_traits(render: Render) -> tuple[TemplateTraits, TemplateTraits]:
     """What the template behind `render` takes without declared tools, and with some."""
     variable = _tools_variable(render)
-    bare = _Probe(render, TemplateTraits(tools=variable), ()).run()
+    start = TemplateTraits(tools=variable)
+    if variable is not None and not any(_shows(render, t, (), (_USER,)) for t in _strings_and_parts(start)):
+        start = replace(start, tools_listed=True)
+    bare = _Probe(render, start, ()).run()
     if variable is None:
         return bare, bare
     return bare, _Probe(render, TemplateTraits(tools=variable), _TOOLS).run()
@@ -61,11 +72,15 @@ def find_traits(render: Render) -> tuple[TemplateTraits, TemplateTraits]:
 def _tools_variable(render: Render) -> str | None:
     """Where a template reads tools; a template may want them and parts of content at once."""
     texts = (_TOOLS[0].name, _TOOLS[0].description, "argprobe")
-    for name, parts in product(_TOOL_VARIABLES, (False, True)):
-        traits = TemplateTraits(tools=name, content_parts=parts)
-        if _shows(render, traits, _TOOLS, (_USER,), texts):
+    for name in _TOOL_VARIABLES:
+        trials = _strings_and_parts(TemplateTraits(tools=name))
+        if any(_shows(render, traits, _TOOLS, (_USER,), texts) for traits in trials):
             return name
     return None
+
+
+def _strings_and_parts(traits: TemplateTraits) -> tuple[TemplateTraits, TemplateTraits]:
+    return traits, replace(traits, content_parts=True)
 
 
 def _shows(
@@ -99,6 +114,9 @@ class _Probe:
     def run(self) -> TemplateTraits:
         """All traits."""
         self._probe_messages()
+        if self._tools:
+            texts = (_ODD_TOOLS[0].name, _ODD_TOOLS[0].description)
+            self._know(any_schema=_shows(self._render, self._traits, _ODD_TOOLS, (_USER,), texts))
         self._probe_calls()
         self._probe_thinking()
         return self._traits
@@ -135,8 +153,7 @@ class _Probe:
     def _probe_calls(self) -> None:
         """A template that shows no tools is told of calls in text, as of tools: see `formats/plain.py`."""
         if self._traits.tools is None or not self._find_call_form():
-            shown = self._takes(_USER, _ANSWER, replace(_RESULT, tool_call_id=None))
-            self._know(calls=CallForm.NOWHERE, tool_role=shown)
+            self._know(calls=CallForm.NOWHERE, tool_role=self._takes(_USER, _ANSWER, _RESULT))
             return
         takes = self._takes
         self._know(tool_role=takes(_USER, _CALLING, _RESULT))
@@ -149,6 +166,9 @@ class _Probe:
             user_after_results=takes(_USER, _CALLING, *self._result(), _USER2, _ANSWER),
             call_text=self._call_text(),
         )
+        system = Message("system", _SYSTEM[0])
+        if takes(system, _USER) and not takes(system, _USER, _CALLING, *self._result()):
+            self._know(system=SystemPlace.NOWHERE)  # it forgets the system message in the midst of a task
         if not self._traits.tool_role and not self._traits.open_calls:
             self._know(calls=CallForm.NOWHERE)  # results are user messages, and those it refuses
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from mashbox.chat.formats.choose import choose_format
 from mashbox.chat.formats.format import ToolFormat
+from mashbox.chat.formats.plain import Plain
 from mashbox.chat.stream_parser import AnswerParser
 from mashbox.chat.template import ChatTemplate
 from mashbox.chat.thinking import Marks, ends_inside
@@ -28,12 +29,15 @@ class ChatFormat:
     ) -> ChatFormat:
         """With the tool format called `tool_format`, else the one that fits the template.
 
-        A template that shows no tools has them told in plain text, so the calls are read as plain ones
-        too. Raises ConfigError for an unknown name.
+        The plain format goes with tools told in words, so both are used where the template shows no
+        tools, and where it shows them in a way that no format reads. Raises ConfigError for an unknown
+        name.
         """
         chosen = choose_format(template.source, tool_format)
         if tool_format is None and template.traits.tools is None and not chosen.always:
             chosen = choose_format(None, None)
+        if isinstance(chosen, Plain):
+            template = template.with_tools_in_words()
         return cls(template, chosen, stop)
 
 
@@ -89,7 +93,8 @@ def thinking_variables(wish: ThinkingWish) -> dict[str, Any]:
     """The variables by which templates switch thinking: most read the first, some one of the others."""
     variables: dict[str, Any] = {}
     if wish.on is not None:
-        variables |= {"enable_thinking": wish.on, "thinking": wish.on}
+        mode = "enabled" if wish.on else "disabled"
+        variables |= {"enable_thinking": wish.on, "thinking": wish.on, "thinking_mode": mode}
     if wish.on is False:
         return variables | {"thinking_budget": 0}
     return variables if wish.budget is None else variables | {"thinking_budget": wish.budget}

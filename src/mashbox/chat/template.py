@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -21,7 +23,7 @@ from mashbox.chat.sandbox import (
 )
 from mashbox.chat.shield import ControlLiterals, Shield, private_characters, split_segments
 from mashbox.chat.thinking import find_marks
-from mashbox.chat.traits import TemplateTraits
+from mashbox.chat.traits import CallForm, TemplateTraits
 from mashbox.chat.types import Message, Tool
 from mashbox.engine.types import Segment
 from mashbox.errors import ConfigError, InvalidRequestError
@@ -90,6 +92,14 @@ class ChatTemplate:
         variables = {"add_generation_prompt": add_generation_prompt, **template_kwargs}
         return self._render_shaped(shaped, traits, tools, variables)
 
+    def with_tools_in_words(self) -> ChatTemplate:
+        """The same template, taken for one that shows neither tools nor calls."""
+        if self.traits.tools_listed:
+            return self  # its variable cannot be left out
+        told = copy(self)
+        told.traits = told.tool_traits = replace(self.traits, tools=None, calls=CallForm.NOWHERE)
+        return told
+
     def _render_shaped(
         self,
         messages: Sequence[Message],
@@ -98,15 +108,16 @@ class ChatTemplate:
         variables: Mapping[str, Any],
     ) -> tuple[Segment, ...]:
         dicts = message_dicts(messages, traits, self.marks)
-        declared = {traits.tools: [tool_dict(tool) for tool in tools]} if tools and traits.tools else {}
-        return self._render_dicts(dicts, {**variables, **declared})
+        if traits.tools and (tools or traits.tools_listed):
+            variables = {**variables, traits.tools: [tool_dict(tool, traits) for tool in tools]}
+        return self._render_dicts(dicts, variables)
 
     def _render_dicts(
-        self, messages: Sequence[dict[str, Any]], variables: dict[str, Any]
+        self, messages: Sequence[dict[str, Any]], variables: Mapping[str, Any]
     ) -> tuple[Segment, ...]:
         shield = self._shield
         try:
-            used = private_characters([*messages, variables])
+            used = private_characters([*messages, dict(variables)])
             if not used.isdisjoint(shield.marks):
                 shield = Shield.avoiding(self._literals.chars, self._taken | used)
             rendered = run(self._template_for(shield), self._context(messages, variables, shield))
@@ -122,7 +133,7 @@ class ChatTemplate:
         )
 
     def _context(
-        self, messages: Sequence[dict[str, Any]], variables: dict[str, Any], shield: Shield
+        self, messages: Sequence[dict[str, Any]], variables: Mapping[str, Any], shield: Shield
     ) -> dict[str, Any]:
         return {
             "tools": None,

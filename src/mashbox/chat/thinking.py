@@ -12,6 +12,7 @@ _PAIRS = (
     ("<think>", "</think>"),  # Qwen, DeepSeek, GLM, SmolLM3, MiniMax, Kimi K2, Hunyuan, Nemotron
     ("[THINK]", "[/THINK]"),  # Magistral, Ministral
     ("<seed:think>", "</seed:think>"),  # Seed-OSS
+    ("<mm:think>", "</mm:think>"),  # MiniMax M3
     ("<|START_THINKING|>", "<|END_THINKING|>"),  # Command A Reasoning
     ("<|inner_prefix|>", "<|inner_suffix|>"),  # Apertus
     ("◁think▷", "◁/think▷"),  # Kimi
@@ -65,7 +66,8 @@ def _opening(source: str, opener: str) -> str:
 
 def _closing(source: str, opener: str, closer: str) -> str:
     """The closer as the template writes it; where it does not, as models of its kind do."""
-    written = max(re.findall(f"\n*{re.escape(closer)}\n*", source), key=len, default=closer)
+    apart = source.replace(_opening(source, opener), "\0")  # an empty block's white space is the opener's
+    written = max(re.findall(f"\n*{re.escape(closer)}\n*", apart), key=len, default=closer)
     if "\n" not in written and f"{opener}\n" in source:
         return f"\n{closer}\n\n"
     return written

@@ -66,6 +66,10 @@ class TemplateTraits:
     """Content must be a list of parts, not a string. Does not change `normalise`."""
     tools: str | None = "tools"
     """The variable in which it reads the declared tools; None: it shows none."""
+    tools_listed: bool = False
+    """That variable must be a list even if there are none."""
+    any_schema: bool = True
+    """Schemas with several types, with null, with alternatives or without a type."""
     calls: CallForm = CallForm.OBJECT
     any_arguments: bool = True
     """Arguments that are no JSON object may be given as text."""

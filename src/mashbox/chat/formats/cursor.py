@@ -48,6 +48,10 @@ class Cursor:
         self._taken.clear()
         return taken
 
+    def held(self) -> str:
+        """What the next release gives, and all else that is at hand."""
+        return "".join([*self._taken, self.text[self.at :]])
+
     def peek(self, count: int) -> str:
         """The next `count` characters, or as many as are at hand."""
         return self.text[self.at : self.at + count]
@@ -67,11 +71,16 @@ def literal(cursor: Cursor, wanted: str) -> Reading[bool]:
 
 def one_of(cursor: Cursor, wanted: tuple[str, ...]) -> Reading[str | None]:
     """Step over the one of `wanted` that is next; otherwise stay. None of them may begin another."""
+    found = yield from next_of(cursor, wanted)
+    return None if found is None else cursor.take(len(found))
+
+
+def next_of(cursor: Cursor, wanted: tuple[str, ...]) -> Reading[str | None]:
+    """Which one of `wanted` is next, without a step."""
     while True:
         for text in wanted:
-            got = cursor.peek(len(text))
-            if got == text:
-                return cursor.take(len(text))
+            if cursor.peek(len(text)) == text:
+                return text
         rest = cursor.peek(max(map(len, wanted)))
         if not any(text.startswith(rest) for text in wanted) or not (yield from cursor.more()):
             return None
@@ -88,9 +97,9 @@ def literal_or_end(cursor: Cursor, wanted: str) -> Reading[bool]:
     return False
 
 
-def white_space(cursor: Cursor) -> Reading[None]:
+def white_space(cursor: Cursor) -> Reading[str]:
     """Step over white space."""
-    yield from run_of(cursor, _WHITE_RUN)
+    return (yield from run_of(cursor, _WHITE_RUN))
 
 
 def run_of(cursor: Cursor, pattern: re.Pattern[str]) -> Reading[str]:
@@ -126,7 +135,7 @@ class Marks:
         self._pattern = re.compile("|".join(map(re.escape, longest_first)))
         self._marks = marks
         self._first = {mark[0] for mark in marks}
-        self._longest = len(longest_first[0])
+        self.longest = len(longest_first[0])
 
     def search(self, cursor: Cursor) -> re.Match[str] | None:
         """The first whole mark at hand."""
@@ -138,7 +147,7 @@ class Marks:
         To be asked when `search` has found none.
         """
         text, end = cursor.text, len(cursor.text)
-        for start in range(max(cursor.at, end - self._longest + 1), end):
+        for start in range(max(cursor.at, end - self.longest + 1), end):
             if text[start] in self._first and any(mark.startswith(text[start:]) for mark in self._marks):
                 return start - cursor.at
         return end - cursor.at

@@ -39,6 +39,10 @@ class CallSyntax:
     first: str = ""
     between: str = ""
     last: str = ""
+    before: str = ""
+    """What may stand before everything."""
+    single: bool = False
+    """An answer makes one call only."""
 
     def constraint(self, tools: Sequence[Tool], choice: ToolChoice) -> Constraint:
         """See ToolFormat."""
@@ -49,7 +53,12 @@ class CallSyntax:
         for tool in tools:
             arguments = rules.add("args", schema_rule(soften(tool.parameters)))
             rules.add("call", sequence(quote(self.head(tool.name)), arguments, quote(self.tail)))
-        return rules.text(calls_rule(rules.names("call"), self.first, self.between, self.last))
+        calls = rules.names("call")
+        if self.single:
+            body = f"({' | '.join(calls)})"
+        else:
+            body = calls_rule(calls, self.first, self.between, self.last)
+        return rules.text(sequence(f"{quote(self.before)}?" if self.before else "", body))
 
 
 def chosen(tools: Sequence[Tool], choice: ToolChoice) -> Sequence[Tool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 
-from mashbox.chat.formats.cursor import Cursor, Reading, literal_or_end, white_space
+from mashbox.chat.formats.cursor import Cursor, Reading, literal_or_end, next_of, white_space
 from mashbox.chat.formats.format import CallReader
 from mashbox.chat.formats.grammar import CallSyntax
 from mashbox.chat.formats.json_call import to_call, tool_names
@@ -57,7 +57,8 @@ def _block(cursor: Cursor, output: Output, names: Collection[str]) -> Reading[bo
     if text is None:
         return False
     yield from white_space(cursor)
-    if not (yield from literal_or_end(cursor, CLOSER)) and cursor.peek(len(OPENER)) != OPENER:
+    closed = yield from literal_or_end(cursor, CLOSER)
+    if not closed and (yield from next_of(cursor, (OPENER,))) is None:
         return False
     call = to_call(text, names)
     if call is None:

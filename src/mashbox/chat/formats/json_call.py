@@ -52,3 +52,13 @@ def object_text(text: str) -> str | None:
     except ValueError:
         return None
     return text if isinstance(value, dict) and json_text.is_unicode(text) else None
+
+
+def to_calls(text: str, names: Collection[str]) -> Sequence[Call] | None:
+    """The calls that an array of objects, or a lone object, is; None unless each is one of `names`."""
+    try:
+        texts = json_text.items(text) if text.lstrip().startswith("[") else [text]
+    except ValueError:
+        return None
+    calls = [call for item in texts if (call := to_call(item, names)) is not None]
+    return calls if calls and len(calls) == len(texts) else None

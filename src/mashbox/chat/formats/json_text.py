@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from mashbox.chat.formats.cursor import WHITE_SPACE, Cursor, Reading
@@ -11,10 +13,26 @@ from mashbox.chat.formats.cursor import WHITE_SPACE, Cursor, Reading
 MAX_DEPTH = 200
 """Objects and arrays nested deeper than this are not read."""
 
-_PLAIN = re.compile(rf"[{WHITE_SPACE}0-9A-Za-z+\-.,:]*")  # what stands outside strings and brackets
-_IN_STRING = re.compile(r'[^"\\\x00-\x1f]*')
-_CLOSERS = {"{": "}", "[": "]"}
 _SPACE = re.compile(f"[{WHITE_SPACE}]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How brackets and strings look: enough to find a value's end."""
+
+    plain: re.Pattern[str]
+    """What may stand outside strings and brackets."""
+    strings: Mapping[str, re.Pattern[str]]
+    """What may stand in a string besides escapes, by its quote."""
+    closers: Mapping[str, str]
+    """By opener."""
+
+
+JSON = Dialect(
+    plain=re.compile(rf"[{WHITE_SPACE}0-9aeflnrstuE+\-.,:]*"),
+    strings={'"': re.compile(r'[^"\\\x00-\x1f]*')},
+    closers={"{": "}", "[": "]"},
+)
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -25,12 +43,12 @@ def _refuse(constant: str) -> NoReturn:
 _DECODER = json.JSONDecoder(parse_constant=_refuse, parse_int=float, parse_float=float)
 
 
-def read_container(cursor: Cursor) -> Reading[str | None]:
+def read_container(cursor: Cursor, dialect: Dialect = JSON) -> Reading[str | None]:
     """Step over an object or array and give its text; None if what comes cannot be one.
 
     Brackets and strings are followed, no more: the text may still be no JSON.
     """
-    scan = _Scan()
+    scan = _Scan(dialect)
     pieces = []
     while True:
         end = scan.advance(cursor.text, cursor.at)
@@ -46,53 +64,58 @@ def read_container(cursor: Cursor) -> Reading[str | None]:
 class _Scan:
     """Where in an object or array a scan is."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: Dialect) -> None:
         self.failed = False
         self.complete = False
+        self._dialect = dialect
         self._closers: list[str] = []
-        self._in_string = False
+        self._quote = ""  # of the string the scan is in
 
     def advance(self, text: str, at: int) -> int:
         """Scan on; how far it came. A backslash that ends the text is left for later."""
         while at < len(text) and not self.failed and not self.complete:
-            step = self._string if self._in_string else self._outside
-            after = step(text, at)
+            after = self._string(text, at) if self._quote else self._outside(text, at)
             if after == at:
                 break
             at = after
         return at
 
     def _string(self, text: str, at: int) -> int:
-        found = _IN_STRING.match(text, at)
-        assert found is not None
-        at = found.end()
+        at = _end(self._dialect.strings[self._quote], text, at)
         if at == len(text):
             return at
         if text[at] == "\\":
             return at + 2 if at + 2 <= len(text) else at
-        self._in_string = False
-        self.failed = text[at] != '"'
-        return at if self.failed else at + 1
+        if text[at] != self._quote:
+            self.failed = True
+            return at
+        self._quote = ""
+        return at + 1
 
     def _outside(self, text: str, at: int) -> int:
         if self._closers:
-            found = _PLAIN.match(text, at)
-            assert found is not None
-            at = found.end()
+            at = _end(self._dialect.plain, text, at)
             if at == len(text):
                 return at
         char = text[at]
-        if char in _CLOSERS and len(self._closers) < MAX_DEPTH:
-            self._closers.append(_CLOSERS[char])
+        if char in self._dialect.closers and len(self._closers) < MAX_DEPTH:
+            self._closers.append(self._dialect.closers[char])
         elif self._closers and char == self._closers[-1]:
             self._closers.pop()
             self.complete = not self._closers
-        elif self._closers and char == '"':
-            self._in_string = True
+        elif self._closers and char in self._dialect.strings:
+            self._quote = char
         else:
             self.failed = True
             return at
         return at + 1
+
+
+def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
+    """Where the run that `pattern` matches ends."""
+    found = pattern.match(text, at)
+    assert found is not None
+    return found.end()
 
 
 def parse(text: str) -> Any:
@@ -153,9 +176,7 @@ def _expect(text: str, at: int, char: str, *, skip: bool = True) -> int:
 
 
 def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    assert found is not None
-    return found.end()
+    return _end(_SPACE, text, at)
 
 
 def write(value: Any) -> str:
