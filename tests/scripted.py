@@ -76,8 +76,9 @@ class ScriptedBackend:
         tokens: list[int] = []
         for segment in segments:
             text = segment.text.encode()
-            for part in CONTROL_MARK.split(text) if segment.parse_special else [text]:
-                tokens += [CONTROL[part]] if part in CONTROL else part
+            parts = CONTROL_MARK.split(text) if segment.parse_special else [text]
+            for place, part in enumerate(parts):
+                tokens += [CONTROL[part]] if place % 2 else part
         return tokens
 
     def piece(self, token: int) -> bytes:

@@ -52,6 +52,7 @@ def test_only_one_module_imports_the_bindings() -> None:
 
 
 def test_the_server_process_loads_no_native_model_code() -> None:
-    script = "import sys, mashbox.cli; print([m for m in ('llama_cpp', 'numpy') if m in sys.modules])"
+    native = ("llama_cpp", "llguidance", "numpy")
+    script = f"import sys, mashbox.cli; print([m for m in {native} if m in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "[]"

@@ -13,7 +13,20 @@ import pytest
 from mashbox.config import ModelConfig
 from mashbox.engine import ipc
 from mashbox.engine.core import Core
-from mashbox.engine.types import Accepted, Cancel, Command, Sampling, Segment, Submit, WorkerEvent
+from mashbox.engine.types import (
+    Accepted,
+    Cancel,
+    Command,
+    Constraint,
+    Count,
+    Counted,
+    Invalid,
+    Refused,
+    Sampling,
+    Segment,
+    Submit,
+    WorkerEvent,
+)
 from mashbox.engine.worker import Inbox, Outbox
 from tests.scripted import ScriptedBackend
 
@@ -81,6 +94,33 @@ def test_a_cancel_overtakes_the_prompt_being_tokenised(line: Line) -> None:
     line.backend.go.set()
     line.until(lambda: line.core.waiting == 1)
     assert line.said == [Accepted("b", 5)]
+
+
+def test_a_count_can_be_cancelled_and_has_no_limit(line: Line) -> None:
+    line.send(Count("a", (Segment("x", True),)), Count("b", (Segment("x", True),)))
+    line.send(Count("long", (Segment("x" * 1000, True),)))
+    assert line.backend.asked.wait(5)
+    line.send(Cancel("a"), Cancel("b"))
+    line.until(lambda: line.inbox._preparing == {"long"})
+    line.backend.go.set()
+    line.until(lambda: not line.inbox._preparing and len(line.said) > 0)
+    assert line.said == [Counted("long", 1000)]
+
+
+def test_a_grammar_that_does_not_compile_ends_its_request_only(line: Line) -> None:
+    line.backend.go.set()
+    segments = (Segment("hello", True),)
+    line.send(
+        Submit("bad", segments, Sampling(), constraint=Constraint(("start: missing",))),
+        Submit("good", segments, Sampling(), constraint=Constraint(("start: missing", 'start: "x"'))),
+        Submit("long", (Segment("x" * 100, True),), Sampling(), constraint=Constraint(("start: missing",))),
+    )
+    line.until(lambda: len(line.said) == 3)
+    bad, good, long = line.said
+    assert isinstance(bad, Invalid)
+    assert "missing" in bad.message
+    assert (good, long) == (Accepted("good", 5), Refused("long", 100, 100))
+    line.until(lambda: line.core.waiting == 1)
 
 
 def test_the_end_of_the_stream_ends_the_process(line: Line) -> None:

@@ -21,7 +21,7 @@ MOST_GAP = 2
 """Tokens of white space that may stand between a thinking block and what the grammar describes."""
 
 NO_TEXT = b"\xff"
-"""The library's sign for a token that is no text."""
+"""The library's sign for a name that is no text."""
 LONGEST = 128
 """Bytes of a token that a grammar can use; the library's tables end at 256."""
 
@@ -51,12 +51,15 @@ class Spelling:
         vocabulary = backend.vocabulary
         shown = {literal.encode() for literal in visible}
         hidden = {token for token in vocabulary.control if vocabulary.literals[token] not in shown}
+        hidden |= vocabulary.ends
         self._backend = backend
         self._visible = visible
         self._literals = vocabulary.literals
-        self._byte_tokens = {literal: token for token, literal in enumerate(vocabulary.literals)}
+        self._singles = {
+            literal: token for token, literal in enumerate(vocabulary.literals) if len(literal) == 1
+        }
         self.tokens = [
-            NO_TEXT if token in vocabulary.ends or token in hidden or len(literal) > LONGEST else literal
+            b"%b<%d>" % (NO_TEXT, token) if token in hidden or len(literal) > LONGEST else literal
             for token, literal in enumerate(vocabulary.literals)
         ]
         self.ends = sorted(vocabulary.ends)
@@ -76,7 +79,7 @@ class Spelling:
         data = text.encode()
         if b"".join(self._literals[token] for token in tokens) == data:
             return tokens
-        singles = [self._byte_tokens.get(data[at : at + 1]) for at in range(len(data))]
+        singles = [self._singles.get(data[at : at + 1]) for at in range(len(data))]
         return [token for token in singles if token is not None]
 
     def _segments(self, text: str) -> list[Segment]:
@@ -120,7 +123,9 @@ class Matcher:
 
     def takes(self, token: int) -> bool:
         """Go on by a token if the grammar allows it."""
-        return self._matcher.try_consume_tokens([token]) == 1
+        taken: int = self._matcher.try_consume_tokens([token])
+        self._check()
+        return taken == 1
 
     def take_text(self, text: str) -> bool:
         """Go on by a text, if the grammar allows all of it."""
@@ -128,6 +133,7 @@ class Matcher:
         taken: int = self._matcher.try_consume_tokens(tokens)
         if taken < len(tokens):
             self._matcher.rollback(taken)
+        self._check()
         return taken == len(tokens)
 
     @property
@@ -158,14 +164,17 @@ class Grammars:
         """Tokens that are nothing but white space."""
 
     def compile(self, constraint: Constraint, visible: Collection[str] = ()) -> Matcher:
-        """A matcher for the first grammar that compiles. Raises GrammarError when none does.
+        """A matcher for the first grammar that compiles and has a first mask.
 
-        `visible` are control tokens the answer may hold; all others are out of the question.
+        `visible` are control tokens the answer may hold; all others are out of the question. Raises
+        GrammarError when no grammar will do.
         """
         tokenizer, spelling = self._tokenizer(frozenset(visible))
         message = "there is none"
         for grammar in constraint.grammars:
             matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=self._limits)
+            # The first mask costs most and shows what is too complex.
+            matcher.compute_bitmask()
             if not matcher.is_error():
                 return Matcher(matcher, spelling)
             message = matcher.get_error().strip().splitlines()[0].rstrip(".:")

@@ -6,7 +6,7 @@ from mashbox.engine.backend import Backend
 from mashbox.engine.constraint import Grammars
 from mashbox.engine.core import Generation
 from mashbox.engine.sampling import Sampler
-from mashbox.engine.steering import Budget, Guard, Steering
+from mashbox.engine.steering import Closing, Guard, Steering
 from mashbox.engine.thinking import AnswerText
 from mashbox.engine.types import Reasoning, Segment, Submit
 
@@ -41,19 +41,18 @@ class Preparer:
         )
 
     def _steering(self, command: Submit, reasoning: Reasoning | None) -> Steering | None:
-        budget = self._budget(reasoning)
+        closing = self._closing(reasoning)
         if command.constraint is None:
-            return None if budget is None else Steering(budget, None)
+            return None if closing is None or closing.budget is None else Steering(closing, None)
         matcher = self._grammars.compile(command.constraint, command.visible)
-        return Steering(budget, Guard(matcher, self._grammars.white), waits=reasoning is not None)
+        guard = Guard(matcher, self._grammars.white, self._backend.vocabulary.ends)
+        return Steering(closing, guard, waits=reasoning is not None)
 
-    def _budget(self, reasoning: Reasoning | None) -> Budget | None:
-        if reasoning is None or reasoning.budget is None:
+    def _closing(self, reasoning: Reasoning | None) -> Closing | None:
+        if reasoning is None or not reasoning.closer:
             return None
-        if not reasoning.closer or reasoning.closer not in reasoning.closing:
-            return None  # it would never close
-        closing = self._backend.tokenize([Segment(reasoning.closing, True)], begins=False)
-        return Budget(reasoning.budget, closing)
+        text = reasoning.closing if reasoning.closer in reasoning.closing else reasoning.closer
+        return Closing(self._backend.tokenize([Segment(text, True)], begins=False), reasoning.budget)
 
     def _literals(self, visible: tuple[str, ...], reasoning: Reasoning | None) -> dict[int, bytes]:
         """The control tokens that are text for this request: visible ones, and those of its marks."""

@@ -12,19 +12,20 @@ from mashbox.engine.sampling import Sampler
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
-    """Most tokens of thinking, and the tokens that close the block once they are spent."""
+class Closing:
+    """The tokens that close a thinking block, and after how many tokens of thinking they must come."""
 
-    tokens: int
-    closing: Sequence[int]
+    tokens: Sequence[int]
+    budget: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A request's grammar, and the tokens that are nothing but white space."""
+    """A request's grammar, the tokens that are nothing but white space, and those that end a turn."""
 
     matcher: Matcher
     white: Bits
+    ends: frozenset[int]
 
 
 class Steering:
@@ -34,8 +35,8 @@ class Steering:
     white space may come first, which is no part of it.
     """
 
-    def __init__(self, budget: Budget | None, guard: Guard | None, waits: bool = False) -> None:
-        self._budget = budget
+    def __init__(self, closing: Closing | None, guard: Guard | None, waits: bool = False) -> None:
+        self._closing = closing
         self._guard = guard
         self._gap = MOST_GAP if waits else 0
         self._forced: deque[int] = deque()
@@ -45,15 +46,24 @@ class Steering:
 
         Raises RuntimeError when the grammar's matcher fails, ArithmeticError like the sampler.
         """
-        budget = self._budget
-        if budget is not None and thinking and not self._forced and spent >= budget.tokens:
-            self._forced.extend(budget.closing)
-            self._gap = 0
+        closing = self._closing
+        if closing is not None and thinking and closing.budget is not None and spent >= closing.budget:
+            self._close(closing)
         if self._forced:
             return self._forced.popleft()
-        if thinking or self._guard is None:
-            return sampler.pick(logits)
-        return self._pick_guarded(self._guard, sampler, logits)
+        if not thinking and self._guard is not None:
+            return self._pick_guarded(self._guard, sampler, logits)
+        token = sampler.pick(logits)
+        if closing is not None and self._guard is not None and token in self._guard.ends:
+            # The turn must not end before the grammar is fulfilled, so only the thinking does.
+            self._close(closing)
+            return self._forced.popleft()
+        return token
+
+    def _close(self, closing: Closing) -> None:
+        if not self._forced:
+            self._forced.extend(closing.tokens)
+            self._gap = 0
 
     def _pick_guarded(self, guard: Guard, sampler: Sampler, logits: Logits) -> int:
         if not self._gap:

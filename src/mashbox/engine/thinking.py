@@ -7,17 +7,12 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from mashbox.engine.text import StopMatcher, TextAssembler
 from mashbox.engine.types import Reasoning
 
-
-class Part(NamedTuple):
-    """A run of text, never empty."""
-
-    text: str
-    thinking: bool
+Part = tuple[str, bool]
+"""A run of text, and whether it is thinking; no part that comes out is empty."""
 
 
 class AnswerText:
@@ -54,7 +49,7 @@ class AnswerText:
         """What the next token's bytes release."""
         if self._reasoning is None:
             text = self._visible.feed(piece)
-            return [Part(text, False)] if text else []
+            return [(text, False)] if text else []
         return self._split(self._decoder.decode(piece))
 
     def flush(self) -> list[Part]:
@@ -66,7 +61,7 @@ class AnswerText:
         return _parts([*shown, self._show(held), (self._visible.interrupt(), False)])
 
     def _split(self, text: str) -> list[Part]:
-        shown: list[tuple[str, bool]] = []
+        shown: list[Part] = []
         while self._reasoning is not None and (found := self._marks.feed(text)) is not None:
             read, mark = found
             before = (self._held + text[:read]).removesuffix(mark)
@@ -77,7 +72,7 @@ class AnswerText:
         self._held = text[keep:]
         return _parts([*shown, self._show(text[:keep])])
 
-    def _show(self, text: str) -> tuple[str, bool]:
+    def _show(self, text: str) -> Part:
         if self.thinking:
             return ("" if self.stop is not None else text, True)
         return (self._visible.read(text), False)
@@ -94,12 +89,12 @@ class AnswerText:
         return rest if self._begin_constraint(rest) else ""
 
 
-def _parts(shown: Sequence[tuple[str, bool]]) -> list[Part]:
+def _parts(shown: Sequence[Part]) -> list[Part]:
     """Neighbours of one kind together, empty ones left out."""
     parts: list[Part] = []
     for text, thinking in shown:
-        if text and parts and parts[-1].thinking == thinking:
-            parts[-1] = Part(parts[-1].text + text, thinking)
+        if text and parts and parts[-1][1] == thinking:
+            parts[-1] = (parts[-1][0] + text, thinking)
         elif text:
-            parts.append(Part(text, thinking))
+            parts.append((text, thinking))
     return parts
