@@ -71,12 +71,29 @@ class Exchange:
             CHECKS[self.route](bytes(self.received))
 
     @property
+    def text(self) -> str:
+        """The text that a stream told, thinking left out."""
+        return "".join(_text_delta(data) for data in self.data())
+
+    @property
     def usage(self) -> Usage:
         """What the end of a stream tells."""
         for data in reversed(self.data()):
             if usage := data.get("usage") or data.get("response", {}).get("usage"):
                 return _read_usage(usage)
         raise AssertionError(f"no usage in {bytes(self.received)!r}")
+
+
+def _text_delta(data: Any) -> str:
+    """What an event or a chunk adds to the answer's text, in any of the three protocols."""
+    match data:
+        case {"type": "content_block_delta", "delta": {"type": "text_delta", "text": str(text)}}:
+            return text
+        case {"type": "response.output_text.delta", "delta": str(text)}:
+            return text
+        case {"choices": [{"delta": {"content": str(text)}}]}:
+            return text
+    return ""
 
 
 def _read_usage(usage: Mapping[str, Any]) -> Usage:

@@ -79,7 +79,7 @@ def test_the_model_sees_that_a_tool_failed(client: Client, box: Box, desk: Desk)
     assert re.search("code:? 3", last_results(box)[0])
 
 
-@each_client
+@each_agent
 @pytest.mark.parametrize("error", [BUSY, LOADING], ids=["busy", "loading"])
 def test_a_refusal_in_mid_loop_is_waited_out(
     client: Client, error: RequestError, box: Box, desk: Desk, proxy: Proxy
