@@ -50,20 +50,20 @@ class Desk:
             **more,
         }
 
-    def run(self, command: Sequence[str], environment: Mapping[str, str], said: str = "") -> Run:
-        """Run to the end, with `said` on its standard input; too slow fails the test."""
+    def run(self, command: Sequence[str], environment: Mapping[str, str]) -> Run:
+        """Run to the end, with nothing on its standard input; too slow fails the test."""
         process = subprocess.Popen(
             command,
             cwd=self.folder,
             env=environment,
-            stdin=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
         try:
-            out, err = process.communicate(said, timeout=TIMEOUT_S)
+            out, err = process.communicate(timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired:
             _end_group(process.pid)
             out, err = process.communicate()

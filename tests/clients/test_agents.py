@@ -16,7 +16,7 @@ from tests.clients.proxy import Proxy
 from tests.clients.script import results, said, think
 from tests.model_script import Rule
 
-EXACT = 'a "quoted" word, a \\ and a \\n,\n\ttab, {braces}, </tool_call>, ünïcödé 🎉\nlast line\n'
+EXACT = 'a "quoted" word, a \\ and a \\n,\n\ttab, {braces}, </tool_call>, <|im_end|>, ünïcödé 🎉\nlast line\n'
 ANY_RESULT = results("")
 BUSY = OverloadedError("32 requests are waiting already.", retry_after=1)
 LOADING = NotReadyError("The model is still loading. Please try again.", retry_after=1)
@@ -47,6 +47,7 @@ def test_a_loop_runs_to_its_end(client: Client, box: Box, desk: Desk) -> None:
     run = client.run(desk, "Please keep notes.")
     assert notes.read_text() == EXACT.replace("last line", 'the "end"'), run
     assert "The notes are written." in run.out
+    print("THINK", client.name, "First a look." in last_prompt(box))
     assert [asked.rule for asked in box.script.journal()] == [0, 1, 2, 3]
 
 
@@ -99,7 +100,7 @@ def test_a_refusal_in_mid_loop_is_waited_out(
 def test_a_crash_of_the_worker_in_mid_loop_is_survived(client: Client, box: Box, desk: Desk) -> None:
     box.play(
         Rule(said("go on"), client.shell("echo one >> 1.txt; echo written")),
-        Rule(results("written"), "[[die]]", times=1),
+        Rule(results("written"), "I went [[die]]", times=1),
         Rule(results("written"), "I went on."),
     )
     run = client.run(desk, "Please go on.")

@@ -1,4 +1,4 @@
-"""The agents with the real demo model. Their usual prompts do not fit its 8,192 tokens, so they get short ones."""
+"""The agents with the real demo model. Their own prompts do not fit its 8,192 tokens: they get short ones."""
 
 from __future__ import annotations
 
@@ -23,8 +23,15 @@ def ask_claude_code(desk: Desk) -> Run:
 def ask_codex(desk: Desk) -> Run:
     instructions = desk.home / "short.md"
     instructions.write_text(SHORT)
-    settings = ("-c", f"model_instructions_file={instructions}", "-c", "web_search=disabled")
-    return codex(desk, QUESTION, "exec", *settings, "--disable", "goals", "--disable", "multi_agent")
+    settings = (
+        f"model_instructions_file={instructions}",
+        "web_search=disabled",
+        "skills.bundled.enabled=false",
+    )
+    features = ("goals", "multi_agent", "shell_tool", "view_image")
+    options = [word for setting in settings for word in ("-c", setting)]
+    options += [word for feature in features for word in ("--disable", feature)]
+    return codex(desk, QUESTION, "exec", *options)
 
 
 def ask_pi(desk: Desk) -> Run:
@@ -40,7 +47,7 @@ def demo_box() -> Iterator[Box]:
 @pytest.mark.parametrize(
     ("client", "ask"),
     [(CLAUDE_CODE, ask_claude_code), (CODEX, ask_codex), (PI_CHAT, ask_pi)],
-    ids=lambda value: value.name if isinstance(value, Client) else "",
+    ids=["claude-code", "codex", "pi"],
 )
 def test_the_user_reads_what_the_model_says(
     client: Client, ask: Callable[[Desk], Run], demo_box: Box, tmp_path: Path

@@ -62,8 +62,8 @@ def test_a_recipe_works(title: str, box: Box, desk: Desk) -> None:
     assert ADDRESS in recipe.shell + recipe.python
     assert MODEL_ID in recipe.shell + recipe.python
     box.play(Rule(said("Name three planets."), "Venus, Earth and Mars."))
-    command = [sys.executable, "-"] if recipe.python else ["bash", "-euo", "pipefail", "-s"]
+    program = [sys.executable] if recipe.python else ["bash", "-euo", "pipefail"]
     script = (recipe.python or recipe.shell).replace(ADDRESS, desk.url)
-    run = desk.run(command, desk.environment(), script)
+    run = desk.run([*program, "-c", script], desk.environment())
     assert run.code == 0, run
     assert run.out.count("Venus, Earth and Mars.") == recipe.questions, run
