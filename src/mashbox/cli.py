@@ -24,7 +24,7 @@ from mashbox.catalog.memory import MemorySettings, check_fits, default_context, 
 from mashbox.catalog.progress import reporter_for
 from mashbox.catalog.recommended import recommended_sampling
 from mashbox.catalog.resolve import ResolvedModel, list_models, pull, resolve
-from mashbox.chat.formats.choose import FORMAT_NAMES, choose_format
+from mashbox.chat.formats.choose import FORMAT_NAMES
 from mashbox.chat.template import ChatTemplate
 from mashbox.chat.template_source import load_template_file
 from mashbox.config import PREFILL_ROWS, ModelConfig, WorkerConfig
@@ -112,6 +112,12 @@ def _check_rope_scaling(value: str) -> str:
     return value
 
 
+def _check_tool_format(value: str | None) -> str | None:
+    if value is not None and value not in FORMAT_NAMES:
+        raise typer.BadParameter(f"use one of {', '.join(FORMAT_NAMES)}")
+    return value
+
+
 @app.command()
 @plain_errors
 def run(
@@ -168,6 +174,7 @@ def run(
         str | None,
         typer.Option(
             metavar="NAME",
+            callback=_check_tool_format,
             help=f"How it writes tool calls: {', '.join(FORMAT_NAMES)}. Default: as its template does.",
         ),
     ] = None,
@@ -184,7 +191,6 @@ def run(
     _set_up_logging(log_level)
     _check_host(host)
     template = _read_template(chat_template)
-    choose_format(None, tool_format)  # an unknown name is told before the model is loaded
     listener = machine.bind(host, port)
     resolved = resolve(model, reporter_for(Console(stderr=True)))
     model_id = _checked_id(alias or resolved.model_id)

@@ -133,10 +133,10 @@ def pi(desk: Desk, prompt: str, *options: str, api: str = "openai-completions") 
         "baseUrl": desk.url + PI_PATHS[api],
         "api": api,
         "apiKey": "any",
-        "models": [{"id": MODEL_ID, "contextWindow": 65536}],
+        "models": [{"id": MODEL_ID, "contextWindow": 65536, "reasoning": True}],
     }
     (folder / "models.json").write_text(json.dumps({"providers": {"mashbox": provider}}))
-    command = ["pi", "--offline", "--model", f"mashbox/{MODEL_ID}", *options, "-p", prompt]
+    command = ["pi", "--offline", "--model", f"mashbox/{MODEL_ID}:medium", *options, "-p", prompt]
     return desk.run(command, desk.environment(PI_OFFLINE="1"))
 
 

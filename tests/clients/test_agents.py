@@ -47,7 +47,7 @@ def test_a_loop_runs_to_its_end(client: Client, box: Box, desk: Desk) -> None:
     run = client.run(desk, "Please keep notes.")
     assert notes.read_text() == EXACT.replace("last line", 'the "end"'), run
     assert "The notes are written." in run.out
-    print("THINK", client.name, "First a look." in last_prompt(box))
+    assert think("First a look.") in last_prompt(box)
     assert [asked.rule for asked in box.script.journal()] == [0, 1, 2, 3]
 
 

@@ -104,7 +104,15 @@ def test_a_bad_template_file_is_refused(demo_file: Path, tmp_path: Path, source:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--rope-scaling", "stretch"), ("--gpu-layers", "some"), ("--cache-type-k", "q9"), ("--slots", "0")],
+    [
+        *(
+            ("--rope-scaling", "stretch"),
+            ("--gpu-layers", "some"),
+            ("--cache-type-k", "q9"),
+            ("--slots", "0"),
+        ),
+        ("--tool-format", "nope"),
+    ],
 )
 def test_a_bad_option_value_names_the_option(demo_file: Path, option: str, value: str) -> None:
     done = mashbox("run", str(demo_file), "--port", "0", option, value, COLUMNS="200", TERM="dumb")

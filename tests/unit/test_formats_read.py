@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mashbox.chat.formats.choose import FORMAT_NAMES
+from mashbox.chat.formats.json_text import MAX_DEPTH
 from mashbox.chat.types import Block, Call, Text
 from tests.unit.formats_support import read, reader
 
@@ -92,13 +93,18 @@ def xml(name: str, *parameters: tuple[str, str]) -> str:
 
 
 XML_PARIS = xml("get_weather", ("city", "Paris"))
-TRICKY = 'if a < b:\n\n    "x" </parameter> </function> \\ é </tool_call>\n'
+TRICKY = 'if a < b:\n\n    "x" </parameter> x </function> \\ é </tool_call>\n'
 QWEN3_CODER: dict[str, Case] = {
     "text": ("Hello!", [HELLO]),
     "a call": (XML_PARIS, [PARIS]),
     "text around calls": (f"Hello!\n\n{XML_PARIS}\n{xml('ping')}\n Hello!", [HELLO, PARIS, PING, HELLO]),
     "no outer tags": (XML_PARIS.replace("<tool_call>\n", "").replace("\n</tool_call>", ""), [PARIS]),
     "no outer closer": (f"{XML_PARIS.removesuffix('</tool_call>')}", [PARIS]),
+    "no outer opener after text": (
+        f"Hello!\n\n{XML_PARIS.removeprefix('<tool_call>').strip()}",
+        [HELLO, PARIS],
+    ),
+    "no closer of the last value": (XML_PARIS.replace("</parameter>\n", ""), [PARIS]),
     "no line breaks": (XML_PARIS.replace("\n", ""), [PARIS]),
     "text is kept as it is": (
         xml("note", ("text", TRICKY.replace("</parameter> </function>", "</parameter> x"))),
@@ -148,7 +154,9 @@ QWEN3_CODER_TEXTS = (
     "<function=unknown>\n</function>",
     xml("unknown", ("text", "a")),
     xml("note", ("text", "a")).replace("</function>", ""),
-    XML_PARIS.replace("</parameter>", ""),
+    XML_PARIS.replace("</parameter>", "") + "?",
+    xml("ping", ("a", "b"), ("c", "d")).replace("</parameter>\n</function>", ""),
+    f"Such as {XML_PARIS.removeprefix('<tool_call>').strip()}",
     XML_PARIS.replace("<parameter=", "<argument="),
     "<tool_call>\nget_weather\n</tool_call>",
     "a < b and <function of x>",
@@ -186,6 +194,7 @@ MISTRAL: dict[str, Case] = {
     "a lone object": ('[TOOL_CALLS]{"name": "ping", "arguments": {}}', [PING]),
     "named": ('[TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}', [PARIS]),
     "named twice": (f"Hello![TOOL_CALLS]note[ARGS]{NASTY}[TOOL_CALLS]ping[ARGS]{{}}", [HELLO, NOTE, PING]),
+    "no mark before arguments": ('[TOOL_CALLS]get_weather{"city": "Paris"}', [PARIS]),
     "with an id": ('[TOOL_CALLS]get_weather[CALL_ID]abc123xyz[ARGS] {"city": "Paris"}', [PARIS]),
 }
 MISTRAL_TEXTS = (
@@ -194,14 +203,14 @@ MISTRAL_TEXTS = (
     '[TOOL_CALLS][{"name": "ping"}, {"name": "unknown"}]',
     '[TOOL_CALLS][{"name": "ping"}',
     "[TOOL_CALLS]unknown[ARGS]{}",
-    "[TOOL_CALLS]ping{}",
+    "[TOOL_CALLS]ping[OTHER]{}",
     "[TOOL_CALLS]ping[ARGS][]",
     "[TOOL_CALLS]ping[ARGS]{,}",
     "[TOOL_CALLS]ping",
 )
 
-BEGIN_ALL, END_ALL = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
-BEGIN, SEPARATOR, END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
+BEGIN_ALL, END_ALL = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"  # noqa: RUF001
+BEGIN, SEPARATOR, END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"  # noqa: RUF001
 
 
 def fenced(name: str, arguments: str) -> str:
@@ -239,7 +248,7 @@ DEEPSEEK_TEXTS = (
     f"{BEGIN_ALL}{fenced('unknown', '{}')}{END_ALL}",
     f"{BEGIN_ALL}{BEGIN}ping{END}{END_ALL}",
     f"{BEGIN_ALL}{fenced('ping', '{}').replace('```' + END, END)}{END_ALL}",
-    "<｜tool",
+    "<｜tool",  # noqa: RUF001
 )
 
 
@@ -397,6 +406,7 @@ def test_every_format_has_its_tables() -> None:
 
 
 @pytest.mark.parametrize(("name", "text", "expected"), CASES)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_reads(name: str, text: str, expected: list[Block], data: st.DataObject) -> None:
     assert list(read(reader(name), [text])) == expected
@@ -429,6 +439,8 @@ def test_scraps_in_any_cut_give_the_same(name: str, data: st.DataObject) -> None
     pieces = data.draw(st.lists(st.sampled_from([s for s in scraps if len(s) < 1000]), max_size=4))
     text = "".join(piece[: data.draw(st.integers(0, len(piece)))] for piece in pieces)
     assert read(reader(name), [text]) == read(reader(name), cut(data, text))
+    if name != "harmony":
+        assert read(reader(name, ()), cut(data, text)) == ((Text(text),) if text else ())
 
 
 @pytest.mark.parametrize("name", FORMAT_NAMES)
@@ -449,3 +461,16 @@ def test_a_call_comes_out_when_it_is_complete() -> None:
 def cut(data: st.DataObject, text: str) -> list[str]:
     places = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=30)))
     return [text[a:b] for a, b in zip([0, *places], [*places, len(text)], strict=True)]
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH - 2, 2 * MAX_DEPTH])
+def test_nesting_has_a_limit(depth: int) -> None:
+    value = "[" * depth + "]" * depth
+    answers = {
+        "hermes": f'<tool_call>{{"name": "ping", "arguments": {{"a": {value}}}}}</tool_call>',
+        "lfm2": f"<|tool_call_start|>[ping(a={value[1:-1]})]<|tool_call_end|>",
+    }
+    for name, text in answers.items():
+        blocks = read(reader(name), [text])
+        kept = value[1:-1] if name == "lfm2" else value
+        assert blocks == ((Call("ping", f'{{"a": {kept}}}'),) if depth < MAX_DEPTH else (Text(text),))

@@ -68,6 +68,10 @@ def test_content_beside_calls(empty: EmptyContent, content: dict[str, Any]) -> N
     found = one(Message("assistant", "", tool_calls=calls), empty_content=empty)
     assert {key: value for key, value in found.items() if key == "content"} == content
     assert one(Message("assistant", "t", tool_calls=calls), empty_content=empty)["content"] == "t"
+    thoughtful = Message("assistant", "", "hm", calls)
+    found = one(thoughtful, empty_content=empty, thinking=ThinkingPlace.CONTENT)
+    hidden = empty is not EmptyContent.TEXT
+    assert found.get("content") == (content.get("content") if hidden else "<think>\nhm\n</think>\n\n")
 
 
 def test_a_result_has_the_id_and_the_name_of_its_call() -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from mashbox.chat.normalise import CONTINUE, normalise
 from mashbox.chat.template import ChatTemplate
-from mashbox.chat.traits import CallForm, SystemPlace, TemplateTraits, ThinkingPlace
-from mashbox.chat.types import Message, Role
+from mashbox.chat.traits import CallForm, CallText, SystemPlace, TemplateTraits, ThinkingPlace
+from mashbox.chat.types import Message, Role, ToolCall
 
 TEMPLATES = Path(__file__).parent / "templates"
 EASY = TemplateTraits(tools=None, calls=CallForm.NOWHERE)
@@ -170,3 +170,62 @@ def test_the_result_has_what_the_traits_ask_for(messages: list[Message], traits:
     said = [w for m in messages for w in m.content.split()]
     kept = [w for m in result for w in m.content.split() if w != CONTINUE]
     assert sorted(said) == sorted(kept)
+
+
+tool_traits = st.builds(
+    TemplateTraits,
+    system=st.sampled_from(SystemPlace),
+    repeated_roles=flags,
+    assistant_first=flags,
+    assistant_last=flags,
+    empty_assistant=flags,
+    tool_role=flags,
+    tools=st.sampled_from(["tools", None]),
+    calls=st.sampled_from(CallForm),
+    parallel_calls=flags,
+    open_calls=flags,
+    user_after_results=flags,
+    call_text=st.sampled_from([CallText.BESIDE, CallText.BEFORE]),
+    thinking_beside_text=flags,
+).filter(
+    lambda traits: (
+        traits.calls is CallForm.NOWHERE
+        or (traits.tools is not None and (traits.tool_role or traits.open_calls))
+    )  # else the probe says so
+)
+calling = st.builds(
+    Message,
+    st.just("assistant"),
+    st.sampled_from(["", "a"]),
+    thinking=st.sampled_from(["", "t"]),
+    tool_calls=st.lists(st.sampled_from("xyz"), min_size=1, max_size=3).map(
+        lambda ids: tuple(ToolCall(i, f"f{i}", "{}") for i in ids)
+    ),
+)
+results = st.builds(Message, st.just("tool"), st.just("r"), tool_call_id=st.sampled_from("xyzw"))
+tool_talk = st.lists(
+    st.one_of(calling, results, results, any_messages.map(lambda m: (m or AWKWARD)[0])), max_size=8
+)
+
+
+@given(tool_talk, tool_traits)
+def test_calls_and_results_are_as_the_traits_ask_for(messages: list[Message], traits: TemplateTraits) -> None:
+    result = normalise(messages, traits)
+    if traits.calls is not CallForm.NOWHERE or not traits.tool_role:
+        assert normalise(result, traits) == result  # else results stand behind calls that are text
+    open_ids: set[str | None] = set()
+    for message in result:
+        if message.role == "tool":
+            assert traits.tool_role
+            if traits.calls is not CallForm.NOWHERE:
+                open_ids.remove(message.tool_call_id)  # its call's message is right before, but for results
+            continue
+        open_ids = {call.id for call in message.tool_calls}
+        assert traits.calls is not CallForm.NOWHERE or not message.tool_calls
+        assert traits.parallel_calls or len(message.tool_calls) <= 1
+        assert traits.call_text is CallText.BESIDE or not (message.tool_calls and message.content.strip())
+    pairs = [(first.role, second.role) for first, second in pairwise(result)]
+    assert traits.user_after_results or ("tool", "user") not in pairs
+    count = sum(len(message.tool_calls) for message in messages)
+    written = sum(message.content.count('"name": "f') for message in result)
+    assert count == sum(len(message.tool_calls) for message in result) + written

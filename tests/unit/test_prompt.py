@@ -43,7 +43,7 @@ FORMATS = {path.stem: chat(path.stem) for path in FOLDER.glob("*.jinja")}
 
 
 def ask(**fields: Any) -> ChatRequest:
-    return ChatRequest(**({"messages": USER, "options": GenerateOptions(Sampling())} | fields))
+    return ChatRequest(fields.pop("messages", USER), GenerateOptions(Sampling()), **fields)
 
 
 def prompt(name: str, **fields: Any) -> Prompt:

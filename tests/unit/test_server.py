@@ -15,6 +15,7 @@ import uvloop
 from mashbox import server
 from mashbox.api.settings import ServeConfig
 from mashbox.config import ModelConfig, WorkerConfig
+from tests.scripted import ScriptedBackend
 
 
 def test_a_signal_while_the_model_loads_is_no_failure(
@@ -32,3 +33,11 @@ def test_a_signal_while_the_model_loads_is_no_failure(
     threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         uvloop.run(asyncio.wait_for(server.run(deployment, listener, lambda facts: None), 15))
+
+
+@pytest.mark.parametrize(("name", "expected"), [(None, "plain"), ("llama3", "llama3")])
+def test_the_tool_format_of_a_deployment(name: str | None, expected: str) -> None:
+    config = WorkerConfig(ModelConfig("m", context=512, slots=1, threads=1))
+    deployment = server.Deployment(ServeConfig("m", "weights", 512, 1), config, (), tool_format=name)
+    facts = ScriptedBackend(config.model, lambda fraction: None).facts
+    assert server.chat_format(deployment, facts).tools.name == expected

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mashbox.chat.formats.harmony import Harmony
 from mashbox.chat.formats.hermes import Hermes
 from mashbox.chat.stream_parser import AnswerParser, PlainText, StreamParser
 from mashbox.chat.types import Block, Call, Text, Thinking, Tool, join_blocks
@@ -81,6 +82,23 @@ def test_any_cut_gives_the_same_events(
 def cuts(data: st.DataObject, thinking: bool, text: str) -> list[Piece]:
     places = sorted(data.draw(st.sets(st.integers(0, len(text)))))
     return [(thinking, text[a:b]) for a, b in zip([0, *places], [*places, len(text)], strict=True)]
+
+
+HARMONY_CALL = "<|channel|>commentary to=functions.get <|constrain|>json<|message|>{}"
+
+
+def test_channels_around_thinking() -> None:
+    """The worker takes the analysis channel out, and with it the end mark of its message."""
+    pieces = [
+        say("<|channel|>commentary<|message|>First.<|end|><|start|>assistant"),
+        think("a"),
+        say(f"<|start|>assistant{HARMONY_CALL}<|call|><|start|>assistant"),
+        think("b"),
+        say("<|start|>assistant<|channel|>final<|message|>Last."),
+    ]
+    expected = [Text("First."), Thinking("a"), A_CALL, Thinking("b"), Text("Last.")]
+    for cut in (pieces, [(thinking, char) for thinking, text in pieces for char in text]):
+        assert list(events(AnswerParser(Harmony().reader([Tool("get")]), True), cut)) == expected
 
 
 def test_without_a_reader_calls_are_text() -> None:

@@ -225,6 +225,20 @@ def test_private_use_characters_of_template_and_text_survive_together() -> None:
     assert segments == (Segment(of_template + of_text, True), Segment("<s>", False))
 
 
+def test_a_list_in_pythons_notation_shows_the_text_as_it_was_sent() -> None:
+    template = build("{{ docs }}{{ docs ~ '' }}{{ docs | string }}")
+    segments = template.render((), docs=["<s>", "é|"])
+    assert joined(segments) == "['<s>', 'é|']" * 3
+    assert control_in(segments) == []
+
+
+@pytest.mark.parametrize(
+    "typed", ["\\ue000", "\\ue001 \\ue002 \\uf8ff \\U000f0000", "\\\\ue000", "\\ufffd \\ue00"]
+)
+def test_escapes_that_are_typed_survive(typed: str) -> None:
+    assert joined(render_one("<s>" + ECHO, typed + "<s>")) == f"<s>{typed}<s>"
+
+
 def test_text_that_uses_up_all_private_characters_is_refused() -> None:
     ranges = (range(0xE000, 0xF900), range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
     with pytest.raises(InvalidRequestError, match="private-use"):

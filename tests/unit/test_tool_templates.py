@@ -154,6 +154,18 @@ def joined(segments: Sequence[Segment]) -> str:
     return "".join(segment.text for segment in segments)
 
 
+@pytest.mark.parametrize("name", ["qwen3", "glm", "harmony", "blocks"])
+def test_a_control_token_of_letters_hides_no_key(name: str) -> None:
+    """Its letters are swapped in all that a request says, but not in the keys a template looks up."""
+    source = (FOLDER / f"{name}.jinja").read_text()
+    template = ChatTemplate(source, bos="<s>", eos="</s>", control_tokens=("<s>", "pate"))
+    assert template.tool_traits == BUILT[name].tool_traits
+    messages = (*talk(), Message("user", "a pate b"))
+    segments = template.render(messages, TOOLS)
+    assert joined(segments) == joined(BUILT[name].render(messages, TOOLS))
+    assert Segment("pate", False) in segments
+
+
 @pytest.mark.parametrize("tools", [(), TOOLS], ids=["bare", "tools"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_everything_is_shown_and_in_order(name: str, tools: tuple[Tool, ...]) -> None:

@@ -48,11 +48,12 @@ def _message(
 def _content(message: Message, traits: TemplateTraits, marks: Marks | None) -> dict[str, Any]:
     """The content, if there is to be one."""
     text, thinking = message.content, message.thinking
+    if message.tool_calls and not text and traits.empty_content is not EmptyContent.TEXT:
+        # Such a template would not show the calls beside any content, so thinking has no place in it.
+        return {} if traits.empty_content is EmptyContent.ABSENT else {"content": None}
     if thinking and traits.thinking is ThinkingPlace.CONTENT and marks is not None:
         text = f"{marks.opening}{thinking}{marks.closing}{text}"
     as_part = bool(thinking) and traits.thinking is ThinkingPlace.PART
-    if message.tool_calls and not text and not as_part and traits.empty_content is not EmptyContent.TEXT:
-        return {} if traits.empty_content is EmptyContent.ABSENT else {"content": None}
     if not traits.content_parts and not as_part:
         return {"content": text}
     parts = [{"type": "thinking", "thinking": thinking, "closed": True}] if as_part else []

@@ -65,11 +65,13 @@ def _is_empty_answer(message: Message) -> bool:
 def _write_out(messages: list[Message], traits: TemplateTraits) -> list[Message]:
     """Calls and results as text, where the template does not show them."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
-    as_text = traits.calls is CallForm.NOWHERE
+    told = set(names) if traits.calls is CallForm.NOWHERE else set()
+    if not traits.open_calls:
+        told |= _open_calls(messages)
     written: list[Message] = []
-    for index, message in enumerate(messages):
-        if message.tool_calls and (as_text or not (traits.open_calls or _is_closed(messages, index))):
-            message = _calls_as_text(message)
+    for message in messages:
+        if any(call.id in told for call in message.tool_calls):
+            message = _calls_as_text(message, told)
         elif message.role == "tool" and (traits.tools is None or not traits.tool_role):
             name = names[message.tool_call_id or ""]
             message = Message("user", plain.write_result(name, message.content))
@@ -77,15 +79,26 @@ def _write_out(messages: list[Message], traits: TemplateTraits) -> list[Message]
     return written
 
 
-def _is_closed(messages: list[Message], index: int) -> bool:
-    """Whether a result follows, or nothing yet."""
-    return index + 1 == len(messages) or messages[index + 1].role == "tool"
+def _open_calls(messages: list[Message]) -> set[str]:
+    """The ids of calls that no result answers before a user or the system speaks."""
+    found: set[str] = set()
+    waiting: set[str | None] = set()
+    for message in messages:
+        if message.tool_calls:
+            waiting |= {call.id for call in message.tool_calls}
+        elif message.role == "tool":
+            waiting.discard(message.tool_call_id)
+        else:
+            found |= {call_id for call_id in waiting if call_id and message.role != "assistant"}
+            waiting = set()
+    return found
 
 
-def _calls_as_text(message: Message) -> Message:
-    calls = "\n".join(plain.write_call(call.name, call.arguments) for call in message.tool_calls)
-    content = f"{message.content}\n{calls}" if message.content.strip() else calls
-    return replace(message, content=content, tool_calls=())
+def _calls_as_text(message: Message, told: set[str]) -> Message:
+    calls = [plain.write_call(call.name, call.arguments) for call in message.tool_calls if call.id in told]
+    text = [message.content] if message.content.strip() else []
+    kept = tuple(call for call in message.tool_calls if call.id not in told)
+    return replace(message, content="\n".join([*text, *calls]), tool_calls=kept)
 
 
 def _tell_tools(messages: list[Message], tools: Sequence[Tool]) -> list[Message]:

@@ -24,6 +24,9 @@ from mashbox.errors import InvalidRequestError
 _PRIVATE = re.compile("[\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd]")
 _PRIVATE_RANGES = (range(0xE000, 0xF900), range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
 
+_ESCAPED = re.compile(r"\\(?:u[ef][0-9a-f]{3}|U00(?:0f|10)[0-9a-f]{4})")
+"""How Python's notation of a list shows private-use characters, and a few others."""
+
 # Never swapped: trimming and JSON escaping must see them as they are.
 _PLAIN = re.compile(r'[\s"\\]')
 
@@ -112,6 +115,14 @@ class Shield:
             text = text.replace(mark, char)
         return text
 
+    def unescape(self, text: str) -> str:
+        """`text` with its stand-ins as they are, where a template printed a list in Python's notation."""
+        if "\\" not in text:
+            return text
+        for mark in self.marks:
+            text = text.replace(ascii(mark)[1:-1], mark)
+        return text
+
     def cover_values(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """A mapping with every string in its JSON-like values covered; its own keys as they are."""
         return {name: self.cover_value(value) for name, value in variables.items()}
@@ -139,9 +150,11 @@ class Shield:
 
 
 def private_characters(value: Any) -> set[str]:
-    """The private-use characters in all strings of a JSON-like value."""
+    """The private-use characters in all strings of a JSON-like value, those escaped by a backslash too."""
     if isinstance(value, str):
-        return set() if value.isascii() else set(_PRIVATE.findall(value))
+        found = set() if value.isascii() else set(_PRIVATE.findall(value))
+        escaped = _ESCAPED.findall(value) if "\\" in value else ()
+        return found | {chr(int(escape[2:], 16)) for escape in escaped}
     if isinstance(value, dict):
         return private_characters(list(value.keys())) | private_characters(list(value.values()))
     if isinstance(value, list | tuple):
@@ -154,6 +167,7 @@ def split_segments(rendered: str, shield: Shield, literals: ControlLiterals) -> 
 
     Neighbours differ in kind, none is empty, and their texts join to the uncovered rendering.
     """
+    rendered = shield.unescape(rendered)
     text = shield.uncover(rendered)
     if not text:
         return ()

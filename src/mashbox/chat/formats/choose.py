@@ -39,6 +39,7 @@ _MARKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("mistral", ("[TOOL_CALLS]",)),
     ("lfm2", ("<|tool_call_start|>",)),
     ("lfm2", ("<|tool_list_start|>",)),
+    ("lfm2", ("keep_past_thinking", "List of tools: [")),
     ("glm", ("<arg_key>",)),
     ("qwen3-coder", ("<function=", "<parameter=")),
     ("hermes", ("<tool_call>",)),

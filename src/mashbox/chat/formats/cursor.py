@@ -113,8 +113,8 @@ def run_of(cursor: Cursor, pattern: re.Pattern[str]) -> Reading[str]:
             return "".join(pieces)
 
 
-def until(cursor: Cursor, marks: Marks) -> Reading[str | None]:
-    """Step over the text before the next mark, and stay there. None: the answer ended without one."""
+def until(cursor: Cursor, marks: Marks) -> Reading[str]:
+    """Step over the text before the next mark, and stay there; to the answer's end if none comes."""
     pieces = []
     while True:
         found = marks.search(cursor)
@@ -123,8 +123,8 @@ def until(cursor: Cursor, marks: Marks) -> Reading[str | None]:
             return "".join(pieces)
         pieces.append(cursor.take(marks.clear(cursor)))
         if not (yield from cursor.more()):
-            cursor.take(len(cursor.text) - cursor.at)
-            return None
+            pieces.append(cursor.take(len(cursor.text) - cursor.at))
+            return "".join(pieces)
 
 
 class Marks:

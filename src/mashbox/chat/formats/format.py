@@ -12,8 +12,9 @@ from mashbox.engine.types import Constraint
 class CallReader(Protocol):
     """Reads one answer's text without its thinking; linear in the text, and any cut gives the same events.
 
-    Text that may begin a call is held back. What turns out not to be a well-formed call comes out as
-    the very text it was.
+    Text that may begin a call is held back. What turns out not to be a well-formed call of one of the
+    tools comes out as the very text it was. White space next to a call belongs to the call and is
+    dropped; all other text comes out as it is.
     """
 
     def feed(self, text: str) -> Sequence[Text | Call]:

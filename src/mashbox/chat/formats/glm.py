@@ -29,6 +29,7 @@ _SYNTAX = ParameterSyntax(
     before_closer="",
     after_value="\n",
     between="\n",
+    loose=True,  # newer models write none
 )
 
 
@@ -84,6 +85,6 @@ def _arguments(cursor: Cursor) -> Reading[dict[str, str] | None]:
         if not (yield from literal(cursor, _VALUE)):
             return None
         value = yield from read_value(cursor, _VALUE_MARK, (_KEY, _CLOSER))
-        if value is None:
+        if not value.closed:
             return None
-        values[key.strip()] = value
+        values[key.strip()] = value.text

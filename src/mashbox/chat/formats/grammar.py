@@ -54,11 +54,9 @@ class CallSyntax:
             arguments = rules.add("args", schema_rule(soften(tool.parameters)))
             rules.add("call", sequence(quote(self.head(tool.name)), arguments, quote(self.tail)))
         calls = rules.names("call")
-        if self.single:
-            body = f"({' | '.join(calls)})"
-        else:
-            body = calls_rule(calls, self.first, self.between, self.last)
-        return rules.text(sequence(f"{quote(self.before)}?" if self.before else "", body))
+        body = f"({' | '.join(calls)})" if self.single else calls_rule(calls, quote(self.between))
+        before = f"{quote(self.before)}?" if self.before else ""
+        return rules.text(sequence(before, quote(self.first), body, quote(self.last)))
 
 
 def chosen(tools: Sequence[Tool], choice: ToolChoice) -> Sequence[Tool]:
@@ -120,11 +118,10 @@ def sequence(*parts: str) -> str:
     return " ".join(part for part in parts if part)
 
 
-def calls_rule(calls: Iterable[str], first: str = "", between: str = "", last: str = "") -> str:
-    """One call or more, with literal text before, between and after them."""
+def calls_rule(calls: Iterable[str], between: str) -> str:
+    """One call or more, with the rule `between` them."""
     one = f"({' | '.join(calls)})"
-    more = f"({sequence(quote(between), one)})*"
-    return sequence(quote(first), one, more, quote(last))
+    return f"{one} ({sequence(between, one)})*"
 
 
 class Rules:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from mashbox.chat.formats.cursor import WHITE_SPACE, Cursor, Reading
 
-MAX_DEPTH = 200
+MAX_DEPTH = 100
 """Objects and arrays nested deeper than this are not read."""
 
 _SPACE = re.compile(f"[{WHITE_SPACE}]*")
@@ -39,7 +39,7 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON")
 
 
-# Numbers stay text: their value is never needed, and a huge one must not fail.
+# Numbers become floats: no value is needed, only that it is one, and a huge integer must not fail.
 _DECODER = json.JSONDecoder(parse_constant=_refuse, parse_int=float, parse_float=float)
 
 

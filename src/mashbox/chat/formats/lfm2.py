@@ -79,7 +79,8 @@ def _grammar(tools: Sequence[Tool], soften: Soften) -> str:
     for tool in tools:
         arguments = _arguments(rules, soften(tool.parameters))
         rules.add("call", sequence(quote(f"{tool.name}("), arguments, quote(")")))
-    return rules.text(calls_rule(rules.names("call"), f"{_OPENER}[", ", ", f"]{_CLOSER}"))
+    calls = calls_rule(rules.names("call"), quote(", "))
+    return rules.text(sequence(quote(f"{_OPENER}["), calls, quote(f"]{_CLOSER}")))
 
 
 def _arguments(rules: Rules, schema: Schema) -> str:

@@ -23,7 +23,10 @@ _EACH = CallSyntax(head=lambda name: f"{_OPENER}{name}{_ARGS}", tail="")
 
 
 class Mistral:
-    """Reads both ways of writing calls; `each` says which one is asked for in constraints."""
+    """Reads both ways of writing calls, and the mark before arguments may be missing.
+
+    `each` says which way is asked for in constraints.
+    """
 
     visible: tuple[str, ...] = (_OPENER, _ID, _ARGS)
     always = False
@@ -68,8 +71,7 @@ def _named(cursor: Cursor, output: Output, names: Collection[str]) -> Reading[bo
     yield from white_space(cursor)
     if (yield from literal(cursor, _ID)):
         yield from run_of(cursor, _NAME)
-    if not (yield from literal(cursor, _ARGS)):
-        return False
+    yield from literal(cursor, _ARGS)
     yield from white_space(cursor)
     text = yield from read_container(cursor)
     arguments = None if text is None else object_text(text)

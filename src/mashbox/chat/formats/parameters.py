@@ -24,24 +24,32 @@ from mashbox.chat.formats.schema_types import possible_types, properties_of
 from mashbox.chat.types import Tool, ToolChoice
 from mashbox.engine.types import Constraint
 
+_LINES = re.compile(r"\n|[^\n]+")
 _ANY_KEY = r"/[A-Za-z0-9_.\-]+/"
 
 
-def read_value(cursor: Cursor, closer: Marks, after: tuple[str, ...]) -> Reading[str | None]:
-    """Step over a value and the closer that ends it, and give the value; None: the answer ended.
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value as written. Not `closed`: the answer ended without the closer, and this is all there was."""
+
+    text: str
+    closed: bool
+
+
+def read_value(cursor: Cursor, closer: Marks, after: tuple[str, ...]) -> Reading[Value]:
+    """Step over a value and the closer that ends it.
 
     A closer ends the value only where one of `after` follows, with nothing but white space between.
     """
     pieces: list[str] = []
     while True:
-        text = yield from until(cursor, closer)
-        if text is None:
-            return None
-        pieces.append(text)
+        pieces.append((yield from until(cursor, closer)))
+        if cursor.at == len(cursor.text):
+            return Value("".join(pieces), closed=False)
         mark = cursor.take(closer.longest)
         space = yield from white_space(cursor)
         if (yield from next_of(cursor, after)) is not None:
-            return "".join(pieces)
+            return Value("".join(pieces), closed=True)
         pieces += [mark, space]
 
 
@@ -60,6 +68,8 @@ class ParameterSyntax:
     """White space that stands between a value and its closer."""
     after_value: str
     between: str
+    loose: bool = False
+    """Each line break may be left out."""
 
     def constraint(self, tools: Sequence[Tool], choice: ToolChoice) -> Constraint:
         """See ToolFormat."""
@@ -71,30 +81,40 @@ class ParameterSyntax:
         text = rules.add("text", f"/(?s:.*){closer}/", options="[lazy]")
         for tool in tools:
             arguments = self._arguments(rules, text, soften(tool.parameters))
-            rules.add("call", sequence(quote(self.head(tool.name)), arguments, quote(self.tail)))
-        return rules.text(calls_rule(rules.names("call"), between=self.between))
+            rules.add(
+                "call", sequence(self._literal(self.head(tool.name)), arguments, self._literal(self.tail))
+            )
+        return rules.text(calls_rule(rules.names("call"), self._literal(self.between)))
+
+    def _literal(self, text: str) -> str:
+        """The rule of the family's own text."""
+        if not self.loose:
+            return quote(text)
+        return sequence(
+            *(f"{quote(line)}?" if line == "\n" else quote(line) for line in _LINES.findall(text))
+        )
 
     def _arguments(self, rules: Rules, text: str, schema: Schema) -> str:
         properties = properties_of(schema)
         if properties is None:
-            key = sequence(quote(self.key_head), _ANY_KEY, quote(self.key_tail))
-            return f"({sequence(key, text, quote(self.after_value))})*"
+            key = sequence(self._literal(self.key_head), _ANY_KEY, self._literal(self.key_tail))
+            return f"({sequence(key, text, self._literal(self.after_value))})*"
         required = required_of(schema)
         parts = []
         for name, value in properties.items():
-            key = quote(f"{self.key_head}{name}{self.key_tail}")
+            key = sequence(quote(f"{self.key_head}{name}"), self._literal(self.key_tail))
             rule = rules.add("argument", sequence(key, self._value(rules, text, value, schema)))
             parts.append(rule if name in required else f"{rule}?")
         return sequence(*parts)
 
     def _value(self, rules: Rules, text: str, value: Any, schema: Schema) -> str:
-        end = quote(f"{self.before_closer}{self.closer}{self.after_value}")
+        end = self._literal(f"{self.before_closer}{self.closer}{self.after_value}")
         listed = _listed_values(value)
         if listed:
             return sequence(f"({' | '.join(map(quote, listed))})", end)
         types = possible_types(value, schema)
         if not types or "string" in types:
-            return sequence(text, quote(self.after_value))
+            return sequence(text, self._literal(self.after_value))
         return sequence(rules.add("json", value_rule(value, schema)), end)
 
 

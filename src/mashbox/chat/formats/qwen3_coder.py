@@ -35,6 +35,8 @@ _OPENER, _CLOSER = "<tool_call>", "</tool_call>"
 _FUNCTION, _FUNCTION_END = "<function=", "</function>"
 _PARAMETER = "<parameter="
 _PARAMETER_END = Marks("</parameter>")
+_UNCLOSED = re.compile(r"(.*)</function>\s*(?:</tool_call>\s*)?", re.DOTALL)
+"""The last value of an answer, whose own closer the model forgot."""
 _NAME = re.compile(r"[^<>\n]*")
 
 _SYNTAX = ParameterSyntax(
@@ -50,7 +52,11 @@ _SYNTAX = ParameterSyntax(
 
 
 class Qwen3Coder:
-    """The outer tags may be missing; one line break at each end of a value is no part of it."""
+    """One line break at each end of a value is no part of it.
+
+    What models forget may be missing: the outer tags, where the call begins a line, and the closer of
+    the answer's very last value.
+    """
 
     name = "qwen3-coder"
     visible: tuple[str, ...] = (_OPENER, _CLOSER)
@@ -64,10 +70,10 @@ class Qwen3Coder:
             yield from white_space(cursor)
             if not (yield from literal(cursor, _FUNCTION)):
                 return False
-            return (yield from bare(cursor, output))
+            return (yield from _function(cursor, output, by_name))
 
         def bare(cursor: Cursor, output: Output) -> Reading[bool]:
-            return (yield from _function(cursor, output, by_name))
+            return output.at_line_start and (yield from _function(cursor, output, by_name))
 
         return AnswerReader(Blocks.of({_OPENER: tagged, _FUNCTION: bare}).read)
 
@@ -107,6 +113,12 @@ def _parameters(cursor: Cursor) -> Reading[dict[str, str] | None]:
         if not (yield from literal(cursor, ">")):
             return None
         value = yield from read_value(cursor, _PARAMETER_END, (_PARAMETER, _FUNCTION_END))
-        if value is None:
-            return None
-        values[key.strip()] = value.removeprefix("\n").removesuffix("\n")
+        if value.closed:
+            values[key.strip()] = _own_text(value.text)
+            continue
+        last = _UNCLOSED.fullmatch(value.text)
+        return None if last is None else {**values, key.strip(): _own_text(last[1])}
+
+
+def _own_text(value: str) -> str:
+    return value.removeprefix("\n").removesuffix("\n")

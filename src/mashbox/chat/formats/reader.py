@@ -19,6 +19,8 @@ class Output:
         self._events: list[Text | Call] = []
         self._space: list[str] = []
         self._after_call = False
+        self.at_line_start = True
+        """Whether the text so far ends with a line break, or there is none since a call."""
 
     def text(self, text: str) -> None:
         """`text` is no part of a call."""
@@ -27,6 +29,8 @@ class Output:
         if not text:
             return
         self._after_call = False
+        line = text[text.rfind("\n") + 1 :]
+        self.at_line_start = not line.strip(WHITE_SPACE) and (self.at_line_start or len(line) < len(text))
         body = text.rstrip(WHITE_SPACE)
         if body:
             self._events.append(Text("".join([*self._space, body])))
@@ -39,6 +43,7 @@ class Output:
         self._space.clear()
         self._events.append(Call(name, arguments))
         self._after_call = True
+        self.at_line_start = True
 
     def finish(self) -> None:
         """No more comes: white space at the very end is text after all."""
