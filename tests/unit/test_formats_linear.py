@@ -75,5 +75,10 @@ def test_character_by_character(name: str) -> None:
     assert timed(name, list(before + ESCAPES + after), PIECES_S) == 1
 
 
+def test_a_header_that_never_ends() -> None:
+    for unit in (" ", "x ", "to=", "<|channel|>", "<|constrain|> "):
+        timed("harmony", [f"<|channel|>{filled(unit)}x"], WHOLE_S)
+
+
 def test_openers_character_by_character() -> None:
     assert timed("hermes", list(filled("<tool_call>")), PIECES_S) == 0

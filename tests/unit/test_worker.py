@@ -32,7 +32,7 @@ from tests.scripted import ScriptedBackend
 
 
 class SlowTokenizer(ScriptedBackend):
-    """Tokenises when `go` is set."""
+    """Tokenises when `go` is set, and "quick" at once."""
 
     def __init__(self) -> None:
         super().__init__(ModelConfig("", context=100, slots=1, threads=1), lambda _: None)
@@ -40,8 +40,9 @@ class SlowTokenizer(ScriptedBackend):
         self.asked = threading.Event()
 
     def tokenize(self, segments: Sequence[Segment], begins: bool = True) -> list[int]:
-        self.asked.set()
-        assert self.go.wait(5)
+        if segments[0].text != "quick":
+            self.asked.set()
+            assert self.go.wait(5)
         return super().tokenize(segments, begins)
 
 
@@ -105,6 +106,15 @@ def test_a_count_can_be_cancelled_and_has_no_limit(line: Line) -> None:
     line.backend.go.set()
     line.until(lambda: not line.inbox._preparing and len(line.said) > 0)
     assert line.said == [Counted("long", 1000)]
+
+
+def test_a_count_holds_up_no_request(line: Line) -> None:
+    line.send(Count("a", (Segment("slow", True),)))
+    assert line.backend.asked.wait(5)
+    line.send(submit("b", "quick"))
+    line.until(lambda: line.said == [Accepted("b", 5)])
+    line.backend.go.set()
+    line.until(lambda: line.said[1:] == [Counted("a", 4)])
 
 
 def test_a_grammar_that_does_not_compile_ends_its_request_only(line: Line) -> None:

@@ -31,7 +31,7 @@ class Backend(Protocol):
     """A loaded model with `facts.slots` sequences of `facts.context` tokens each.
 
     All calls but `tokenize`, `piece`, `is_end` and `vocabulary` come from the engine's one thread; those
-    four are safe from another thread at any time. A call that raises leaves the other slots usable.
+    four are safe from other threads at any time. A call that raises leaves the other slots usable.
     """
 
     @property

@@ -184,8 +184,12 @@ class Grammars:
         known = self._tokenizers.get(visible)
         if known is None:
             spelling = Spelling(self._backend, visible)
+            # Two calls: each holds the interpreter's lock for long, and heartbeats must go on.
             tokenizer = LLTokenizer(
-                cast(TokenizerWrapper, spelling), n_vocab=len(spelling.tokens), eos_token=spelling.ends
-            )
+                cast(TokenizerWrapper, spelling),
+                n_vocab=len(spelling.tokens),
+                eos_token=spelling.ends,
+                slices=[],
+            ).with_slices(LLTokenizer.general_slices())
             known = self._tokenizers[visible] = tokenizer, spelling
         return known

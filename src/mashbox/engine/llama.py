@@ -237,9 +237,14 @@ class LlamaBackend:
 
     def _continue(self, segment: Segment) -> list[int]:
         tokens = self._tokenize(segment, add_special=False)
-        # Some vocabularies put a space before every text.
-        adds_space = tokens and self._pieces[tokens[0]] == b" " and not segment.text.startswith(" ")
-        return tokens[1:] if adds_space else tokens
+        if self._spell(tokens) == segment.text.encode("utf-8", "replace"):
+            return tokens
+        # Some vocabularies put a space before a text; before a line break it is a token of its own.
+        behind = self._tokenize(Segment("\n" + segment.text, segment.parse_special), add_special=False)
+        return behind[2:] if self._spell(behind[:2]) == b" \n" else tokens
+
+    def _spell(self, tokens: Sequence[int]) -> bytes:
+        return b"".join(self.vocabulary.literals[token] for token in tokens)
 
     def _starts_with_bos(self, text: str) -> bool:
         return bool(self.facts.bos) and text.startswith(self.facts.bos)

@@ -1,7 +1,7 @@
 """The worker process: a model, the engine's loop, and one stream to the server.
 
 Started by the supervisor as `python -m mashbox.engine.worker FD CONFIG`. The main thread steps the
-engine; one thread reads commands, one tokenises, one sends heartbeats. When the server's end
+engine; one thread reads commands, two tokenise, one sends heartbeats. When the server's end
 of the stream closes, the process ends at once, whatever it is doing.
 """
 
@@ -17,6 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from queue import SimpleQueue
 
 import msgspec
@@ -73,7 +74,8 @@ class Outbox:
 class Inbox:
     """Reads commands in one thread, prepares requests in another, and hands both to the engine's thread.
 
-    So a long prompt that is being tokenised holds up no cancel. Invariant: an id is in `_preparing`
+    So a long prompt that is being tokenised holds up no cancel. Counts have a thread of their own: they have
+    no longest prompt, and must hold up no request. Invariant: an id is in `_preparing`
     from its Submit until the engine has it, and a Cancel in that time makes it be dropped. So is a count.
     """
 
@@ -90,6 +92,7 @@ class Inbox:
         self._preparer = Preparer(backend)
         self._outbox = outbox
         self._submits: SimpleQueue[Submit | Count] = SimpleQueue()
+        self._counts: SimpleQueue[Submit | Count] = SimpleQueue()
         self._preparing: set[str] = set()
         self._lock = threading.Lock()
         self._ready: deque[Generation | str] = deque()
@@ -97,8 +100,13 @@ class Inbox:
 
     def start(self) -> None:
         """Begin to read."""
-        threading.Thread(target=self._run, args=(self._read,), daemon=True).start()
-        threading.Thread(target=self._run, args=(self._prepare_all,), daemon=True).start()
+        works = (
+            self._read,
+            partial(self._prepare_all, self._submits),
+            partial(self._prepare_all, self._counts),
+        )
+        for work in works:
+            threading.Thread(target=self._run, args=(work,), daemon=True).start()
 
     def drain(self, core: Core) -> None:
         """Give the engine what has come in: new requests, and ids to cancel."""
@@ -141,15 +149,15 @@ class Inbox:
             case Submit() | Count():
                 with self._lock:
                     self._preparing.add(command.id)
-                self._submits.put(command)
+                (self._counts if isinstance(command, Count) else self._submits).put(command)
 
     def _hand_over(self, item: Generation | str) -> None:
         self._ready.append(item)
         self._wake.set()
 
-    def _prepare_all(self) -> None:
+    def _prepare_all(self, commands: SimpleQueue[Submit | Count]) -> None:
         while True:
-            command = self._submits.get()
+            command = commands.get()
             if command.id not in self._preparing:
                 continue
             try:

@@ -39,6 +39,7 @@ _SYNTAX = CallSyntax(
 _HEADER_TEXT = re.compile(r"[^<\n]*")
 _CHANNEL_NAME = re.compile(r"<\|channel\|>\s*(\w+)")
 _RECIPIENT = re.compile(r"to=([^\s<]+)")
+_LONGEST_HEADER = 500
 _BARE_HEADER = re.compile(  # perhaps cut short: nothing in it is for anybody's eyes
     r"(<\|start\|>\w*)?(\s*to=[^\s<]*)?(<\|channel\|>\w*)?(\s*to=[^\s<]*)?\s*(<\|constrain\|>\w*)?\s*(<[^>]*)?"
 )
@@ -79,7 +80,8 @@ def _message(cursor: Cursor, output: Output, names: Collection[str]) -> Reading[
     """Read a header and, up to the mark that ends it, its message."""
     header = yield from _header(cursor)
     if header is None:
-        if cursor.ended and _BARE_HEADER.fullmatch(cursor.held()):
+        held = cursor.held() if cursor.ended else ""
+        if 0 < len(held) <= _LONGEST_HEADER and _BARE_HEADER.fullmatch(held):
             cursor.take(len(cursor.text) - cursor.at)
             cursor.release()
         output.text(cursor.release())
@@ -112,7 +114,7 @@ def _header(cursor: Cursor) -> Reading[str | None]:
 
 def _call(cursor: Cursor, output: Output, recipient: str, names: Collection[str]) -> Reading[bool]:
     name = recipient.removeprefix(_NAMESPACE)
-    if name == recipient or name not in names:
+    if name not in names:
         return False
     yield from white_space(cursor)
     text = yield from read_container(cursor)

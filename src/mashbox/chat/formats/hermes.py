@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from mashbox.chat.formats.cursor import Cursor, Reading, literal_or_end, next_of, white_space
 from mashbox.chat.formats.format import CallReader
 from mashbox.chat.formats.grammar import CallSyntax
-from mashbox.chat.formats.json_call import to_call, tool_names
+from mashbox.chat.formats.json_call import to_calls, tool_names
 from mashbox.chat.formats.json_text import read_container
 from mashbox.chat.formats.reader import AnswerReader, Blocks, Output
 from mashbox.chat.types import Tool, ToolChoice
@@ -27,7 +27,8 @@ _SYNTAX = CallSyntax(head=lambda name: f"{OPENER}\n{call_start(name)}", tail=f"}
 
 
 class Hermes:
-    """White space may stand anywhere, `parameters` for `arguments`, and the last closer may be missing."""
+    """White space may stand anywhere, `parameters` for `arguments`, a list for a call, and the last closer
+    may be missing."""
 
     name = "hermes"
     visible: tuple[str, ...] = (OPENER, CLOSER)
@@ -60,9 +61,10 @@ def _block(cursor: Cursor, output: Output, names: Collection[str]) -> Reading[bo
     closed = yield from literal_or_end(cursor, CLOSER)
     if not closed and (yield from next_of(cursor, (OPENER,))) is None:
         return False
-    call = to_call(text, names)
-    if call is None:
+    calls = to_calls(text, names)
+    if calls is None:
         return False
     cursor.release()
-    output.call(call.name, call.arguments)
+    for call in calls:
+        output.call(call.name, call.arguments)
     return True

@@ -38,10 +38,10 @@ def arguments_text(value: Any, raw: str) -> str | None:
     """
     if isinstance(value, dict):
         return raw
-    if value is None or value == "":
+    if value is None:
         return "{}"
     if isinstance(value, str):
-        return object_text(value)
+        return object_text(value) if value.strip() else "{}"
     return None
 
 

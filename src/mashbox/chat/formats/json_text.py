@@ -120,10 +120,13 @@ def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 def parse(text: str) -> Any:
     """The value of a JSON text; numbers are floats. Raises ValueError, also for NaN and for deep nesting."""
-    try:
-        value, end = _DECODER.raw_decode(text, _skip(text, 0))
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+    start = _skip(text, 0)
+    if text[start : start + 1] in JSON.closers:
+        scan = _Scan(JSON)
+        scan.advance(text, start)
+        if not scan.complete:
+            raise ValueError("nested too deeply, or not complete")
+    value, end = _DECODER.raw_decode(text, start)
     if _skip(text, end) != len(text):
         raise ValueError("text after the value")
     return value
