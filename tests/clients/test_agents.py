@@ -10,7 +10,7 @@ import pytest
 
 from mashbox.config import PREFILL_CHUNK
 from mashbox.errors import NotReadyError, OverloadedError, RequestError
-from tests.clients.agents import AGENTS, CLIENTS, Client, Desk
+from tests.clients.agents import AGENTS, CLAUDE_CODE, CLIENTS, CODEX, PI_CHAT, Client, Desk
 from tests.clients.conftest import Box, make_desk, run_scripted
 from tests.clients.proxy import Proxy
 from tests.clients.script import results, said, think
@@ -106,6 +106,25 @@ def test_a_crash_of_the_worker_in_mid_loop_is_survived(client: Client, box: Box,
     run = client.run(desk, "Please go on.")
     assert "I went on." in run.out, run
     assert (desk.folder / "1.txt").read_text() == "one\n"
+
+
+@pytest.mark.parametrize("client", [CLAUDE_CODE, CODEX], ids=lambda client: client.name)
+def test_an_answer_that_fails_is_asked_for_again(client: Client, box: Box, desk: Desk) -> None:
+    box.play(
+        Rule(said("go on"), "I went [[fail]]", times=1),
+        Rule(said("go on"), client.shell("echo one >> 1.txt; echo written")),
+        Rule(results("written"), "I went on."),
+    )
+    run = client.run(desk, "Please go on.")
+    assert "I went on." in run.out, run
+    assert (desk.folder / "1.txt").read_text() == "one\n"
+
+
+def test_pi_tells_that_an_answer_failed(box: Box, desk: Desk) -> None:
+    """It only asks again when an error says that it is the server's."""
+    box.play(Rule(said("go on"), "I went [[fail]]"))
+    run = PI_CHAT.run(desk, "Please go on.")
+    assert "The model failed while it worked on this request." in run.err, run
 
 
 @each_client
