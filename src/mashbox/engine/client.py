@@ -42,7 +42,8 @@ MAX_WAITING = 32
 """Requests that may wait for a slot; one more gets 429."""
 
 LOADING_RETRY_S = 2
-WORKER_LOST = "The model's worker ended while it worked on this request. Please send it again."
+WORKER_LOST = "Server error: the model's worker ended while it worked on this request. Please send it again."
+"""Some clients only send a request again when its error says "server error"."""
 
 SHUTTING_DOWN = "The server is shutting down and ended this request. Please send it again."
 
