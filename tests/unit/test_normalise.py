@@ -1,5 +1,6 @@
 """Probing templates, and shaping conversations for them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -208,12 +209,22 @@ tool_talk = st.lists(
 )
 
 
+def count_calls(messages: Sequence[Message]) -> int:
+    return sum(len(message.tool_calls) for message in messages)
+
+
 @given(tool_talk, tool_traits)
 def test_calls_and_results_are_as_the_traits_ask_for(messages: list[Message], traits: TemplateTraits) -> None:
     result = normalise(messages, traits)
-    if traits.calls is not CallForm.NOWHERE or not traits.tool_role:
-        assert normalise(result, traits) == result  # else results stand behind calls that are text
+    if traits.open_calls and (traits.calls is not CallForm.NOWHERE or not traits.tool_role):
+        # Else calls became text, and their results stand alone or those beside them have other numbers.
+        assert normalise(result, traits) == result
     open_ids: set[str | None] = set()
+    assert (
+        not traits.open_calls
+        or traits.calls is CallForm.NOWHERE
+        or count_calls(result) == count_calls(messages)
+    )
     for message in result:
         if message.role == "tool":
             assert traits.tool_role
@@ -226,6 +237,5 @@ def test_calls_and_results_are_as_the_traits_ask_for(messages: list[Message], tr
         assert traits.call_text is CallText.BESIDE or not (message.tool_calls and message.content.strip())
     pairs = [(first.role, second.role) for first, second in pairwise(result)]
     assert traits.user_after_results or ("tool", "user") not in pairs
-    count = sum(len(message.tool_calls) for message in messages)
-    written = sum(message.content.count('"name": "f') for message in result)
-    assert count == sum(len(message.tool_calls) for message in result) + written
+    written = sum((message.content + message.thinking).count('"name": "f') for message in result)
+    assert count_calls(messages) == count_calls(result) + written

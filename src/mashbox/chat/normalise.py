@@ -84,12 +84,13 @@ def _open_calls(messages: list[Message]) -> set[str]:
     found: set[str] = set()
     waiting: set[str | None] = set()
     for message in messages:
-        if message.tool_calls:
-            waiting |= {call.id for call in message.tool_calls}
-        elif message.role == "tool":
+        if message.role == "tool":
             waiting.discard(message.tool_call_id)
+        elif message.role == "assistant":
+            spoken = bool(message.content.strip())  # an answer closes what was called before it
+            waiting = (set() if spoken else waiting) | {call.id for call in message.tool_calls}
         else:
-            found |= {call_id for call_id in waiting if call_id and message.role != "assistant"}
+            found |= {call_id for call_id in waiting if call_id}
             waiting = set()
     return found
 
