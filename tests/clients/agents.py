@@ -125,15 +125,18 @@ PI_PATHS = {"openai-completions": "/v1", "openai-responses": "/v1", "anthropic-m
 """What Pi wants after the server's address in each of its modes."""
 
 
-def pi(desk: Desk, prompt: str, *options: str, api: str = "openai-completions") -> Run:
+def pi(
+    desk: Desk, prompt: str, *options: str, api: str = "openai-completions", max_tokens: int = 8192
+) -> Run:
     """One headless turn of Pi in one of its modes."""
     folder = desk.home / ".pi" / "agent"
     folder.mkdir(parents=True, exist_ok=True)
+    model = {"id": MODEL_ID, "contextWindow": 65536, "maxTokens": max_tokens, "reasoning": True}
     provider = {
         "baseUrl": desk.url + PI_PATHS[api],
         "api": api,
         "apiKey": "any",
-        "models": [{"id": MODEL_ID, "contextWindow": 65536, "reasoning": True}],
+        "models": [model],
     }
     (folder / "models.json").write_text(json.dumps({"providers": {"mashbox": provider}}))
     command = ["pi", "--offline", "--model", f"mashbox/{MODEL_ID}:medium", *options, "-p", prompt]

@@ -1,4 +1,8 @@
-"""The agents with the real demo model. Their own prompts do not fit its 8,192 tokens: they get short ones."""
+"""The agents with the real demo model. Their own prompts do not fit its 8,192 tokens: they get short ones.
+
+So small a model may chatter on for ever, depending on what it reads. Hence no prompt holds the day or the
+folder; Pi's always does, so its answer is cut.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ SHORT = "Answer in a few words."
 
 
 def ask_claude_code(desk: Desk) -> Run:
-    return claude_code(desk, QUESTION, "--system-prompt", SHORT, "--tools", "")
+    return claude_code(desk, QUESTION, "--bare", "--system-prompt", SHORT, "--tools", "")
 
 
 def ask_codex(desk: Desk) -> Run:
@@ -27,6 +31,8 @@ def ask_codex(desk: Desk) -> Run:
         f"model_instructions_file={instructions}",
         "web_search=disabled",
         "skills.bundled.enabled=false",
+        "include_environment_context=false",
+        "include_permissions_instructions=false",
     )
     features = ("goals", "multi_agent", "shell_tool", "view_image")
     options = [word for setting in settings for word in ("-c", setting)]
@@ -35,12 +41,12 @@ def ask_codex(desk: Desk) -> Run:
 
 
 def ask_pi(desk: Desk) -> Run:
-    return pi(desk, QUESTION, "--no-tools", "--system-prompt", SHORT)
+    return pi(desk, QUESTION, "--no-tools", "--system-prompt", SHORT, max_tokens=40)
 
 
 @pytest.fixture(scope="module")
 def demo_box() -> Iterator[Box]:
-    with run_box("smollm2-135m", "--ctx", "4096", "--slots", "1") as box:
+    with run_box("smollm2-135m", "--ctx", "2048", "--slots", "1") as box:
         yield box
 
 
