@@ -17,7 +17,10 @@ from tests.clients.proxy import Proxy
 from tests.clients.script import results, said, think
 from tests.model_script import Rule
 
-EXACT = 'a "quoted" word, a \\ and a \\n,\n\ttab, {braces}, </tool_call>, <|im_end|>, ünïcödé 🎉\nlast line\n'
+EXACT = (
+    'a "quoted" word, a \\ and a \\n,\n\ttab, {braces}, </tool_call>, <|im_end|>, ünïcödé 🎉\n'
+    "<think>not a thought</think>\nlast line\n"
+)
 ANY_RESULT = results("")
 BUSY = OverloadedError("32 requests are waiting already.", retry_after=1)
 LOADING = NotReadyError("The model is still loading. Please try again.", retry_after=1)

@@ -135,6 +135,40 @@ def test_blocks(text: str, inside: bool, parts: list[tuple[str, bool]]) -> None:
     assert assemble([text.encode()], reasoning)[0] == parts
 
 
+STRICT = Reasoning("<think>", "</think>", anywhere=False, calls=("<call>",))
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("<think>a</think>b\n <think>c</think>d", [("a", True), ("b\n ", False), ("c", True), ("d", False)]),
+        ("What is <think> for?", [("What is <think> for?", False)]),
+        ("It ends with </think>.", [("It ends with </think>.", False)]),
+        (" \n</think>so", [(" \nso", False)]),
+        ("<think>a</think>\n</think>b", [("a", True), ("b", False)]),
+        ('<call>{"x": "<think>"}\n<think>b', [('<call>{"x": "<think>"}\n<think>b', False)]),
+        ("<think><call></think>\n<think>b", [("<call>b", True)]),
+        ("<think>a</think><call>\n<think></think>", [("a", True), ("<call>\n<think></think>", False)]),
+    ],
+)
+def test_marks_that_are_words_count_only_where_a_model_puts_them(
+    text: str, parts: list[tuple[str, bool]]
+) -> None:
+    assert assemble([bytes([byte]) for byte in text.encode()], STRICT)[0] == parts
+    assert assemble([text.encode()], STRICT)[0] == parts
+
+
+@given(
+    st.lists(st.sampled_from([b"<think>", b"</think>", b"<call>", b"\n", b" ", b"<", b"x", b"\xe2\x82\xac"])),
+    st.data(),
+)
+def test_any_cut_gives_the_same_where_marks_count_only_in_places(
+    pieces: list[bytes], data: st.DataObject
+) -> None:
+    raw = b"".join(pieces)
+    assert assemble(cuts(raw, data), STRICT, ["x x"]) == assemble([raw], STRICT, ["x x"])
+
+
 def test_stop_strings_sleep_while_the_model_thinks() -> None:
     shown = assemble([b"END en<think>END</think>d end"], THINK, ["end"])
     assert shown == ([("END en", False), ("END", True), ("d ", False)], "end")

@@ -61,7 +61,7 @@ def build_prompt(chat: ChatFormat, request: ChatRequest) -> Prompt:
     reading = bool(tools) or chat.tools.always
     return Prompt(
         segments,
-        _reasoning(chat.template.marks, segments, wish),
+        _reasoning(chat.template.marks, segments, wish, chat.tools.openers if tools else ()),
         constraint,
         chat.tools.visible if reading else (),
         AnswerParser(chat.tools.reader(tools) if reading else None, keep_thinking=wish.on is not False),
@@ -104,7 +104,9 @@ def _must_call(request: ChatRequest, tools: tuple[Tool, ...]) -> bool:
     return request.tool_choice.mode == "required" and bool(tools)
 
 
-def _reasoning(marks: Marks | None, segments: tuple[Segment, ...], wish: ThinkingWish) -> Reasoning | None:
+def _reasoning(
+    marks: Marks | None, segments: tuple[Segment, ...], wish: ThinkingWish, openers: tuple[str, ...]
+) -> Reasoning | None:
     """Unwanted thinking is a spent budget: the engine ends at once what nobody is to read."""
     if marks is None:
         return None
@@ -114,6 +116,8 @@ def _reasoning(marks: Marks | None, segments: tuple[Segment, ...], wish: Thinkin
         inside=_is_inside(segments, marks),
         budget=0 if wish.on is False else wish.budget,
         closing=marks.closing,
+        anywhere=not marks.words,
+        calls=openers,
     )
 
 

@@ -26,6 +26,7 @@ class Marks:
 
     `opening` and `closing` are the marks with the white space the model puts around them.
     `known` says that the template speaks of them; else they only stand in the model's vocabulary.
+    `words` says that they are ordinary text to the model, so that it may write them without thinking.
     """
 
     opener: str
@@ -33,6 +34,7 @@ class Marks:
     opening: str
     closing: str
     known: bool = True
+    words: bool = False
 
 
 def find_marks(template_source: str, control_tokens: Collection[str]) -> Marks | None:
@@ -43,7 +45,10 @@ def find_marks(template_source: str, control_tokens: Collection[str]) -> Marks |
     source = template_source.replace("\\n", "\n")
     for opener, closer in _PAIRS:
         if _stem(opener) in source or ("think" in closer.lower() and closer in source):
-            return Marks(opener, closer, _opening(source, opener), _closing(source, opener, closer))
+            words = not any(token in opener for token in control_tokens)
+            return Marks(
+                opener, closer, _opening(source, opener), _closing(source, opener, closer), words=words
+            )
     for opener, closer in _PAIRS:
         if opener in control_tokens and closer in control_tokens:
             return Marks(opener, closer, f"{opener}\n", f"\n{closer}\n\n", known=False)

@@ -20,7 +20,7 @@ Part = tuple[str, bool]
 class AnswerText:
     """Turns token bytes into thinking and text that may be shown.
 
-    Marks never come out, wherever they stand; what may become one is held back. Stop strings are
+    Marks that count (see `Reasoning`) never come out; what may become one is held back. Stop strings are
     looked for in the text between two marks, and white space right after a closer is the closer's.
     Without `reasoning` everything is text.
 
@@ -39,8 +39,11 @@ class AnswerText:
         self._reasoning = reasoning
         self._begin_constraint = begin_constraint
         self._held = ""
-        marks = [mark for mark in (reasoning.opener, reasoning.closer) if mark] if reasoning else []
-        self._marks = StopMatcher(marks)
+        marks = [reasoning.opener, reasoning.closer, *reasoning.calls] if reasoning else []
+        self._marks = StopMatcher([mark for mark in marks if mark])
+        self._looking = bool(marks)
+        self._line = ""  # what is shown of the line so far, or a stand-in for what is not white space
+        self._silent = True  # nothing but white space since the start or the last block
         self.thinking = reasoning is not None and reasoning.inside
         self._after_closer = False
 
@@ -66,11 +69,16 @@ class AnswerText:
 
     def _split(self, text: str) -> list[Part]:
         shown: list[Part] = []
-        while self._reasoning is not None and (found := self._marks.feed(text)) is not None:
+        while self._looking and (found := self._marks.feed(text)) is not None:
             read, mark = found
             before = (self._held + text[:read]).removesuffix(mark)
-            shown += [self._show(before), (self._visible.interrupt(), False)]
-            self._held, text = "", self._pass(mark, text[read:])
+            self._held, text = "", text[read:]
+            shown.append(self._show(before))
+            if self._counts(mark):
+                shown.append((self._visible.interrupt(), False))
+                text = self._pass(mark, text)
+            else:
+                shown.append(self._show(mark))
         text = self._held + text
         keep = len(text) - self._marks.held
         self._held = text[keep:]
@@ -82,7 +90,24 @@ class AnswerText:
         if self._after_closer:
             text = text.lstrip(WHITE_SPACE)
             self._after_closer = not text
+        self._note(text)
         return (self._visible.read(text), False)
+
+    def _note(self, text: str) -> None:
+        """Remember where the text stands."""
+        line = text.rpartition("\n")[2] if "\n" in text else self._line + text
+        self._line = line.strip(WHITE_SPACE)[:1]
+        self._silent = self._silent and not text.strip(WHITE_SPACE)
+
+    def _counts(self, mark: str) -> bool:
+        """Whether a mark is one here, and not a piece of text that looks like it."""
+        assert self._reasoning is not None
+        if mark in self._reasoning.calls:
+            self._looking = self.thinking
+            return False
+        if self.thinking or self._reasoning.anywhere:
+            return True
+        return not self._line if mark == self._reasoning.opener else self._silent
 
     def _pass(self, mark: str, rest: str) -> str:
         """Behind a mark; returns what is left to read of the token's text."""
@@ -91,10 +116,11 @@ class AnswerText:
         # A model may have one mark for both.
         was_thinking = self.thinking
         self.thinking = opens and not (was_thinking and mark == self._reasoning.closer)
+        self._line, self._silent = "", True
         self._after_closer = was_thinking and not self.thinking
         if self._begin_constraint is None or self.thinking:
             return rest
-        self._reasoning = None
+        self._looking = False
         return rest if self._begin_constraint(rest) else ""
 
 

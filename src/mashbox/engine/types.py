@@ -55,6 +55,10 @@ class Reasoning(msgspec.Struct, frozen=True, array_like=True):
     """Most tokens of thinking; once spent, `closing` is written in the model's place."""
     closing: str = ""
     """The closer with the white space the model puts around it."""
+    anywhere: bool = True
+    """False: an opener counts at the start of a line only, and a closer outside of a block is text."""
+    calls: tuple[str, ...] = ()
+    """What begins a tool call: from there on marks are text, as they may stand in its arguments."""
 
 
 class Constraint(msgspec.Struct, frozen=True, array_like=True):

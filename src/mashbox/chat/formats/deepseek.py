@@ -41,6 +41,7 @@ class DeepSeek:
     """Reads both ways of writing calls; `fenced` says which one is asked for in constraints."""
 
     visible: tuple[str, ...] = (_ALL_BEGIN, _BEGIN, _SEPARATOR, _END, _ALL_END)
+    openers: tuple[str, ...] = (_ALL_BEGIN, _BEGIN)
     always = False
 
     def __init__(self, *, fenced: bool) -> None:

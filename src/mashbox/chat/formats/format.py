@@ -40,6 +40,11 @@ class ToolFormat(Protocol):
         ...
 
     @property
+    def openers(self) -> tuple[str, ...]:
+        """What begins a call where it may stand anywhere in a text."""
+        ...
+
+    @property
     def always(self) -> bool:
         """Every answer needs the reader, also without tools: its text has marks that are not to be shown."""
         ...

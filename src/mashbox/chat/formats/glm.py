@@ -38,6 +38,7 @@ class Glm:
 
     name = "glm"
     visible: tuple[str, ...] = (_OPENER, _CLOSER, _KEY, _KEY_END, _VALUE, _VALUE_END)
+    openers: tuple[str, ...] = (_OPENER,)
     always = False
 
     def reader(self, tools: Sequence[Tool]) -> CallReader:

@@ -50,6 +50,7 @@ class Harmony:
 
     name = "harmony"
     visible: tuple[str, ...] = _ALL
+    openers: tuple[str, ...] = ()
     always = True
 
     def reader(self, tools: Sequence[Tool]) -> CallReader:

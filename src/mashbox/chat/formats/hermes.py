@@ -32,6 +32,7 @@ class Hermes:
 
     name = "hermes"
     visible: tuple[str, ...] = (OPENER, CLOSER)
+    openers: tuple[str, ...] = (OPENER,)
     always = False
 
     def reader(self, tools: Sequence[Tool]) -> CallReader:

@@ -34,6 +34,7 @@ class Lfm2:
 
     name = "lfm2"
     visible: tuple[str, ...] = (_OPENER, _CLOSER)
+    openers: tuple[str, ...] = (_OPENER,)
     always = False
 
     def reader(self, tools: Sequence[Tool]) -> CallReader:

@@ -27,6 +27,7 @@ class Llama3:
 
     name = "llama3"
     visible: tuple[str, ...] = (_TAG,)
+    openers: tuple[str, ...] = ()
     always = False
 
     def reader(self, tools: Sequence[Tool]) -> CallReader:

@@ -29,6 +29,7 @@ class Mistral:
     """
 
     visible: tuple[str, ...] = (_OPENER, _ID, _ARGS)
+    openers: tuple[str, ...] = (_OPENER,)
     always = False
 
     def __init__(self, *, each: bool) -> None:

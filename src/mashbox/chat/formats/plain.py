@@ -29,6 +29,7 @@ class Plain:
 
     name = "plain"
     visible: tuple[str, ...] = (OPENER, CLOSER)
+    openers: tuple[str, ...] = (OPENER,)
     always = False
 
     def reader(self, tools: Sequence[Tool]) -> CallReader:

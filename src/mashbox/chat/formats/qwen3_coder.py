@@ -60,6 +60,7 @@ class Qwen3Coder:
 
     name = "qwen3-coder"
     visible: tuple[str, ...] = (_OPENER, _CLOSER)
+    openers: tuple[str, ...] = (_OPENER, _FUNCTION)
     always = False
 
     def reader(self, tools: Sequence[Tool]) -> CallReader:
