@@ -22,7 +22,7 @@ from mashbox.chat.types import (
     Tool,
     ToolChoice,
 )
-from mashbox.engine.types import Reasoning, Sampling, Segment, TextDelta
+from mashbox.engine.types import Sampling, Segment, TextDelta
 from mashbox.errors import ConfigError, InvalidRequestError
 
 FOLDER = Path(__file__).parent / "templates" / "tools"
