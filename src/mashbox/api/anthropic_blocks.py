@@ -7,13 +7,13 @@ Blocks of types that are not declared are left out, but for those that only hold
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
+from mashbox.api.nested import convert, type_of
 from mashbox.api.tools import ToolName
 from mashbox.errors import InvalidRequestError
-from mashbox.http.body import invalid_field
 
 Content = str | list[dict[str, Any]] | None
 Holder = Literal["system", "user", "assistant", "tool_result"]
@@ -76,8 +76,6 @@ NOT_TEXT = frozenset({"image", "document", "container_upload", "file", "audio", 
 HOLDERS: dict[str, Holder] = {"tool_use": "assistant", "tool_result": "user"}
 """Where a block of this type must stand; anywhere else its meaning would be lost."""
 
-T = TypeVar("T")
-
 
 def read_blocks(content: Content, holder: Holder, where: str) -> list[tuple[str, Block]]:
     """The blocks of a content found at `where`, each with its place.
@@ -97,7 +95,7 @@ def read_blocks(content: Content, holder: Holder, where: str) -> list[tuple[str,
 
 
 def _read_block(fields: dict[str, Any], holder: Holder, where: str) -> Block | None:
-    kind = read_type(fields, where)
+    kind = type_of(fields, where)
     if kind in NOT_TEXT:
         raise InvalidRequestError(
             f"'{where}' is a block of type '{kind}', but this model reads text only.", param=where
@@ -106,28 +104,7 @@ def _read_block(fields: dict[str, Any], holder: Holder, where: str) -> Block | N
         raise InvalidRequestError(
             f"'{where}' is a block of type '{kind}', which only {HOLDERS[kind]} messages have.", param=where
         )
-    return read_as(KINDS[kind], fields, where) if kind in KINDS else None
-
-
-def read_type(fields: dict[str, Any], where: str, absent: str | None = None) -> str:
-    """The `type` of an object found at `where`; `absent` is what counts when it has none."""
-    kind = fields.get("type")
-    kind = absent if kind is None else kind
-    if kind is None:
-        raise InvalidRequestError(f"Missing required field '{where}.type'.", param=f"{where}.type")
-    if not isinstance(kind, str):
-        raise InvalidRequestError(
-            f"Invalid value for '{where}.type': expected string.", param=f"{where}.type"
-        )
-    return kind
-
-
-def read_as(kind: type[T], fields: dict[str, Any], where: str) -> T:
-    """An object found at `where` as a `kind`, or InvalidRequestError naming its field."""
-    try:
-        return msgspec.convert(fields, kind)
-    except msgspec.ValidationError as error:
-        raise invalid_field(str(error), where) from None
+    return convert(fields, KINDS[kind], where) if kind in KINDS else None
 
 
 def join_text(blocks: Sequence[tuple[str, Block]]) -> str:

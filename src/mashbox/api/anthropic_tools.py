@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from mashbox.api.anthropic_blocks import read_as, read_type
+from mashbox.api.nested import convert, type_of
 from mashbox.api.tools import ToolName, check_choice, check_tools
 from mashbox.chat.types import Tool, ToolChoice
 from mashbox.errors import InvalidRequestError
@@ -43,9 +43,9 @@ def client_tools(declared: Sequence[dict[str, Any]]) -> list[ClientTool]:
     Raises InvalidRequestError naming the field that is wrong, or when two tools have one name.
     """
     tools = [
-        read_as(ClientTool, fields, f"tools[{i}]")
+        convert(fields, ClientTool, f"tools[{i}]")
         for i, fields in enumerate(declared)
-        if fields.get("input_schema") is not None or read_type(fields, f"tools[{i}]", CLIENT) == CLIENT
+        if fields.get("input_schema") is not None or type_of(fields, f"tools[{i}]", CLIENT) == CLIENT
     ]
     check_tools([tool.neutral for tool in tools])
     return tools

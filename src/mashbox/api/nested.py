@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from mashbox.errors import InvalidRequestError
 from mashbox.http.body import invalid_field
 
 T = TypeVar("T")
@@ -16,10 +17,16 @@ def convert(entry: dict[str, Any], kind: type[T], where: str) -> T:
     try:
         return msgspec.convert(entry, kind)
     except msgspec.ValidationError as error:
-        raise invalid_field(_located(str(error), where)) from None
+        raise invalid_field(str(error), where) from None
 
 
-def _located(message: str, where: str) -> str:
-    """msgspec's message with its path, which begins at the entry, made one that begins at the body."""
-    what, found, path = message.rpartition(" - at `$")
-    return f"{what} - at `$.{where}{path}" if found else f"{message} - at `$.{where}`"
+def type_of(entry: dict[str, Any], where: str, absent: str | None = None) -> str:
+    """The `type` of `entry`; `absent` is what counts when it has none. Raises InvalidRequestError."""
+    kind = entry.get("type")
+    kind = absent if kind is None else kind
+    if isinstance(kind, str):
+        return kind
+    param = f"{where}.type"
+    if kind is None:
+        raise InvalidRequestError(f"Missing required field '{param}'.", param=param)
+    raise InvalidRequestError(f"Invalid value for '{param}': expected string.", param=param)

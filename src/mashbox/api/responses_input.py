@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from mashbox.api.nested import convert
+from mashbox.api.nested import convert, type_of
 from mashbox.api.openai_messages import ContentPart, part_text
 from mashbox.api.responses_body import Entry
 from mashbox.api.responses_tools import Toolbox, ToolId, custom_arguments
@@ -89,16 +89,7 @@ class AdditionalToolsItem(msgspec.Struct):
 
 def item_type(item: Entry, where: str) -> str:
     """The type of the item found at `where`; only messages may leave it out."""
-    kind = item.get("type")
-    if isinstance(kind, str):
-        return kind
-    if kind is not None:
-        raise InvalidRequestError(
-            f"Invalid value for '{where}.type': expected string.", param=f"{where}.type"
-        )
-    if item.get("role") is None:
-        raise InvalidRequestError(f"Missing required field '{where}.type'.", param=f"{where}.type")
-    return "message"
+    return type_of(item, where, "message" if item.get("role") is not None else None)
 
 
 def additional_tools(items: Sequence[Entry]) -> list[tuple[Sequence[Entry], str]]:
