@@ -17,8 +17,8 @@ from mashbox.api.anthropic_blocks import (
     join_text,
     read_blocks,
 )
+from mashbox.api.tools import arguments_text
 from mashbox.chat.types import Message, ToolCall
-from mashbox.errors import InvalidRequestError
 
 BILLING_HEADER = "x-anthropic-billing-header"
 """How a system block begins that is for billing only. It changes with every prompt."""
@@ -64,18 +64,11 @@ def _assistant(blocks: Sequence[tuple[str, Block]]) -> Message:
         join_text(blocks),
         thinking="\n".join(text for text in thinking if text),
         tool_calls=tuple(
-            ToolCall(block.id, block.name, _arguments(block, where))
+            ToolCall(block.id, block.name, arguments_text(block.input, f"{where}.input"))
             for where, block in blocks
             if isinstance(block, ToolUseBlock)
         ),
     )
-
-
-def _arguments(block: ToolUseBlock, where: str) -> str:
-    try:
-        return msgspec.json.encode(block.input or {}).decode()
-    except RecursionError:
-        raise InvalidRequestError(f"'{where}.input' is nested too deeply.", param=f"{where}.input") from None
 
 
 def _user(blocks: Sequence[tuple[str, Block]]) -> list[Message]:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from mashbox.api.tools import ToolName, check_choice, check_tools
+from mashbox.api.tools import ToolName, arguments_text, check_choice, check_tools
 from mashbox.chat.types import Message, Tool, ToolCall, ToolChoice
 from mashbox.errors import InvalidRequestError
 
@@ -89,36 +89,35 @@ def _neutral(message: ChatMessage, where: str) -> Message:
         )
     return Message(
         role="system" if message.role == "developer" else message.role,
-        content=_content(message.content, where),
+        content=content_text(message.content, f"{where}.content"),
         thinking=(message.reasoning_content or "") if message.role == "assistant" else "",
-        tool_calls=_calls(message),
+        tool_calls=_calls(message, f"{where}.tool_calls"),
         tool_call_id=message.tool_call_id if message.role == "tool" else None,
     )
 
 
-def _calls(message: ChatMessage) -> tuple[ToolCall, ...]:
+def _calls(message: ChatMessage, where: str) -> tuple[ToolCall, ...]:
     if message.role != "assistant":
         return ()
-    return tuple(
-        ToolCall(call.id, call.function.name, _arguments(call.function.arguments))
-        for call in message.tool_calls or ()
-    )
+    calls = enumerate(message.tool_calls or ())
+    return tuple(_call(call, f"{where}[{i}].function.arguments") for i, call in calls)
 
 
-def _arguments(arguments: str | dict[str, Any] | None) -> str:
-    if isinstance(arguments, dict):
-        return msgspec.json.encode(arguments).decode()
-    return arguments or "{}"
+def _call(call: MessageToolCall, where: str) -> ToolCall:
+    return ToolCall(call.id, call.function.name, arguments_text(call.function.arguments, where))
 
 
-def _content(content: str | list[ContentPart] | None, where: str) -> str:
+def content_text(content: str | list[ContentPart] | None, where: str) -> str:
+    """The text of a content found at `where`, a line for each part.
+
+    Raises InvalidRequestError naming the part that is not text.
+    """
     if content is None or isinstance(content, str):
         return content or ""
-    return "\n".join(part_text(part, f"{where}.content[{i}]") for i, part in enumerate(content))
+    return "\n".join(_part_text(part, f"{where}[{i}]") for i, part in enumerate(content))
 
 
-def part_text(part: ContentPart, where: str) -> str:
-    """The text of a content part found at `where`."""
+def _part_text(part: ContentPart, where: str) -> str:
     if part.type == "refusal":
         text, field = part.refusal, "refusal"
     elif part.type in TEXT_PARTS:

@@ -9,10 +9,10 @@ from typing import Any, Literal
 import msgspec
 
 from mashbox.api.nested import convert, type_of
-from mashbox.api.openai_messages import ContentPart, part_text
+from mashbox.api.openai_messages import ContentPart, content_text
 from mashbox.api.responses_body import Entry
 from mashbox.api.responses_tools import Toolbox, ToolId, custom_arguments
-from mashbox.api.tools import ToolName
+from mashbox.api.tools import ToolName, arguments_text
 from mashbox.chat.types import Message, ToolCall
 from mashbox.errors import InvalidRequestError
 
@@ -159,7 +159,7 @@ class ItemReader:
                 )
 
     def _read_message(self, item: MessageItem, where: str) -> None:
-        content = _content(item.content, f"{where}.content")
+        content = content_text(item.content, f"{where}.content")
         if item.role == "assistant":
             self._turn.texts.append(content)
         else:
@@ -174,7 +174,7 @@ class ItemReader:
             case "function_call":
                 call = convert(item, FunctionCallItem, where)
                 name = self._box.name_of(ToolId("function", call.name, call.namespace))
-                return ToolCall(call.call_id, name, _arguments(call.arguments))
+                return ToolCall(call.call_id, name, arguments_text(call.arguments, f"{where}.arguments"))
             case "custom_tool_call":
                 custom = convert(item, CustomCallItem, where)
                 name = self._box.name_of(ToolId("custom", custom.name, custom.namespace))
@@ -188,14 +188,14 @@ class ItemReader:
         if call.id is not None:
             self._shell_ids[call.id] = call_id
         action = {name: value for name, value in call.action.items() if name != "type" and value is not None}
-        return ToolCall(call_id, SHELL, _arguments(action))
+        return ToolCall(call_id, SHELL, arguments_text(action, f"{where}.action"))
 
     def _read_shell_output(self, item: ShellOutputItem, where: str) -> None:
         call_id = _either(item.call_id, item.id, where)
         self._add_result(self._shell_ids.get(call_id, call_id), item.output, where)
 
     def _add_result(self, call_id: str, output: str | list[ContentPart] | None, where: str) -> None:
-        self._add(Message("tool", _content(output, f"{where}.output"), tool_call_id=call_id))
+        self._add(Message("tool", content_text(output, f"{where}.output"), tool_call_id=call_id))
 
     def _add(self, message: Message) -> None:
         self._messages += (*self._turn.messages(), message)
@@ -207,15 +207,3 @@ def _either(call_id: str | None, other: str | None, where: str) -> str:
     if found is None:
         raise InvalidRequestError(f"Missing required field '{where}.call_id'.", param=f"{where}.call_id")
     return found
-
-
-def _arguments(arguments: str | dict[str, Any] | None) -> str:
-    if isinstance(arguments, dict):
-        return msgspec.json.encode(arguments).decode()
-    return arguments or "{}"
-
-
-def _content(content: str | list[ContentPart] | None, where: str) -> str:
-    if content is None or isinstance(content, str):
-        return content or ""
-    return "\n".join(part_text(part, f"{where}[{i}]") for i, part in enumerate(content))

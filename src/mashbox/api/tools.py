@@ -1,10 +1,11 @@
-"""What every route checks about tools, after its own parsing."""
+"""What every route reads and checks alike about tools and earlier calls."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 
 from mashbox.chat.types import Tool, ToolChoice
@@ -12,6 +13,19 @@ from mashbox.errors import InvalidRequestError
 
 ToolName = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[^\x00-\x20\x7f]+$")]
 """Without white space and control characters: formats that write names bare need that."""
+
+
+def arguments_text(arguments: str | dict[str, Any] | None, where: str) -> str:
+    """An earlier call's arguments, found at `where`, as JSON text: a text stays as it is.
+
+    Raises InvalidRequestError when an object is nested too deeply.
+    """
+    if not isinstance(arguments, dict):
+        return arguments or "{}"
+    try:
+        return msgspec.json.encode(arguments).decode()
+    except RecursionError:
+        raise InvalidRequestError(f"'{where}' is nested too deeply.", param=where) from None
 
 
 def check_tools(tools: Sequence[Tool]) -> None:
