@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from mashbox.api.ids import new_id
+from mashbox.api.text_frame import HOLE, TextFrame
 from mashbox.chat.types import Begun, Block, Call, ChatEvent, Done, Text, Thinking, WholeAnswer, join_blocks
 from mashbox.engine.types import FinishReason
 from mashbox.errors import RequestError
@@ -34,7 +35,7 @@ class MessageHead:
 
 def new_head(model: str) -> MessageHead:
     """The head of a message that starts now."""
-    return MessageHead(f"msg_{uuid.uuid4().hex}", model)
+    return MessageHead(new_id("msg_"), model)
 
 
 class MessageUsage(msgspec.Struct):
@@ -84,7 +85,7 @@ def content_block(block: Block) -> dict[str, Any]:
 
 def tool_use(name: str, arguments: msgspec.Raw) -> dict[str, Any]:
     """A call with a new id."""
-    return {"type": "tool_use", "id": f"toolu_{uuid.uuid4().hex}", "name": name, "input": arguments}
+    return {"type": "tool_use", "id": new_id("toolu_"), "name": name, "input": arguments}
 
 
 def _message(head: MessageHead, content: list[dict[str, Any]], usage: MessageUsage) -> dict[str, Any]:
@@ -107,8 +108,7 @@ class MessageStream:
         self._head = head
         self._index = 0
         self._open: type[Text | Thinking] | None = None
-        self._before_text = self._after_text = b""
-        self._encode = msgspec.json.Encoder().encode
+        self._frame: TextFrame
 
     def start(self) -> bytes:
         """Nothing: the first event carries counts that are not known yet."""
@@ -140,17 +140,17 @@ class MessageStream:
             return b""
         kind = type(piece)
         opened = b"" if self._open is kind else self._close_block() + self._open_block(kind)
-        return opened + self._before_text + self._encode(piece.text) + self._after_text
+        return opened + self._frame.fill(piece.text)
 
     def _open_block(self, kind: type[Text | Thinking]) -> bytes:
         if kind is Text:
             block = {"type": "text", "text": ""}
-            delta = {"type": "text_delta", "text": "\0"}
+            delta = {"type": "text_delta", "text": HOLE}
         else:
             block = {"type": "thinking", "thinking": "", "signature": ""}
-            delta = {"type": "thinking_delta", "thinking": "\0"}
+            delta = {"type": "thinking_delta", "thinking": HOLE}
         self._open = kind
-        self._before_text, self._after_text = self._delta(delta).split(rb'"\u0000"')
+        self._frame = TextFrame(self._delta(delta))
         return self._start(block)
 
     def _close_block(self) -> bytes:

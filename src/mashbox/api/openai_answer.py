@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-import uuid
 from dataclasses import dataclass
 
 import msgspec
 
+from mashbox.api.ids import new_id
 from mashbox.engine.types import FinishReason, Usage
+from mashbox.errors import RequestError
+from mashbox.http.errors import error_body
+from mashbox.http.sse import DONE, data
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +24,13 @@ class AnswerHead:
 
 
 def new_head(prefix: str, model: str) -> AnswerHead:
-    """The head of an answer that starts now; ids are `prefix` and 32 hex digits."""
-    return AnswerHead(prefix + uuid.uuid4().hex, int(time.time()), model)
+    """The head of an answer that starts now."""
+    return AnswerHead(new_id(prefix), int(time.time()), model)
+
+
+def failed_end(error: RequestError, head: AnswerHead) -> bytes:
+    """An error event, then the end of the stream."""
+    return data(msgspec.json.encode(error_body(error, request_id=head.id))) + DONE
 
 
 FINISH_REASONS = {

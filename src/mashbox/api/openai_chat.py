@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from functools import partial
 from typing import Annotated, Any
 
@@ -12,7 +11,15 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mashbox.api.openai_answer import FINISH_REASONS, AnswerHead, chat_timings, chat_usage, new_head
+from mashbox.api.ids import new_id
+from mashbox.api.openai_answer import (
+    FINISH_REASONS,
+    AnswerHead,
+    chat_timings,
+    chat_usage,
+    failed_end,
+    new_head,
+)
 from mashbox.api.openai_messages import (
     ChatMessage,
     ChatTool,
@@ -23,6 +30,7 @@ from mashbox.api.openai_messages import (
 )
 from mashbox.api.reply import stream_reply, whole_reply
 from mashbox.api.settings import ServeConfig
+from mashbox.api.text_frame import HOLE, TextFrame
 from mashbox.api.wire import GenerationFields, check_model, check_one_answer, no_log_probabilities
 from mashbox.chat.service import ChatService
 from mashbox.chat.types import (
@@ -40,7 +48,6 @@ from mashbox.engine.types import Sampling
 from mashbox.errors import InvalidRequestError, RequestError
 from mashbox.http.body import read_json
 from mashbox.http.connection import while_connected
-from mashbox.http.errors import error_body
 from mashbox.http.sse import COMMENT, DONE, EventStreamResponse, StreamLimits, data
 
 
@@ -141,10 +148,8 @@ class ChatStream:
     def __init__(self, head: AnswerHead, include_usage: bool) -> None:
         self._head = head
         self._include_usage = include_usage
-        before, after = self._chunk({"content": "\0"}, None).split(rb'"\u0000"')
-        self._before_text = before
-        self._after_text = after
-        self._encode = msgspec.json.Encoder().encode
+        self._text = TextFrame(self._chunk({"content": HOLE}, None))
+        self._thinking = TextFrame(self._chunk({"reasoning_content": HOLE}, None))
         self._calls = 0
 
     def start(self) -> bytes:
@@ -155,9 +160,9 @@ class ChatStream:
         """A content chunk, or the end of the stream."""
         match event:
             case Text():
-                return self._before_text + self._encode(event.text) + self._after_text
+                return self._text.fill(event.text)
             case Thinking():
-                return self._chunk({"reasoning_content": event.text}, None)
+                return self._thinking.fill(event.text)
             case Call():
                 return self._call(event)
             case Done():
@@ -167,7 +172,7 @@ class ChatStream:
 
     def failed(self, error: RequestError) -> bytes:
         """An error event, then the end of the stream."""
-        return data(msgspec.json.encode(error_body(error, request_id=self._head.id))) + DONE
+        return failed_end(error, self._head)
 
     def keep_alive(self) -> bytes:
         """A comment, which clients skip."""
@@ -209,7 +214,7 @@ class ChatStream:
 def tool_call(call: Call) -> dict[str, Any]:
     """A call with a new id."""
     function = {"name": call.name, "arguments": call.arguments}
-    return {"id": f"call_{uuid.uuid4().hex}", "type": "function", "function": function}
+    return {"id": new_id("call_"), "type": "function", "function": function}
 
 
 def finish_reason(done: Done) -> str:

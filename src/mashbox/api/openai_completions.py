@@ -9,9 +9,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mashbox.api.openai_answer import FINISH_REASONS, AnswerHead, new_head, token_usage
+from mashbox.api.openai_answer import FINISH_REASONS, AnswerHead, failed_end, new_head, token_usage
 from mashbox.api.reply import stream_reply, whole_reply
 from mashbox.api.settings import ServeConfig
+from mashbox.api.text_frame import HOLE, TextFrame
 from mashbox.api.wire import GenerationFields, check_model, check_one_answer, no_log_probabilities
 from mashbox.chat.service import Answer, ChatService
 from mashbox.chat.types import ChatEvent, Done, PromptRequest, Text, WholeAnswer
@@ -19,7 +20,6 @@ from mashbox.engine.types import Sampling
 from mashbox.errors import ContextLengthError, InvalidRequestError, RequestError
 from mashbox.http.body import read_json
 from mashbox.http.connection import while_connected
-from mashbox.http.errors import error_body
 from mashbox.http.sse import COMMENT, DONE, EventStreamResponse, StreamLimits, data
 
 
@@ -81,8 +81,7 @@ class CompletionStream:
     def __init__(self, head: AnswerHead, seed: int) -> None:
         self._head = head
         self._seed = seed
-        self._before_text, self._after_text = self._chunk("\0", None).split(rb'"\u0000"')
-        self._encode = msgspec.json.Encoder().encode
+        self._text = TextFrame(self._chunk(HOLE, None))
 
     def start(self) -> bytes:
         """Nothing: the first chunk carries text."""
@@ -91,14 +90,14 @@ class CompletionStream:
     def event(self, event: ChatEvent) -> bytes:
         """A text chunk, or the end of the stream."""
         if isinstance(event, Text):
-            return self._before_text + self._encode(event.text) + self._after_text
+            return self._text.fill(event.text)
         if isinstance(event, Done):
             return self._chunk("", FINISH_REASONS[event.reason]) + DONE
         return b""
 
     def failed(self, error: RequestError) -> bytes:
         """An error event, then the end of the stream."""
-        return data(msgspec.json.encode(error_body(error, request_id=self._head.id))) + DONE
+        return failed_end(error, self._head)
 
     def keep_alive(self) -> bytes:
         """A comment, which clients skip."""

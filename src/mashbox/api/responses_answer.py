@@ -10,6 +10,7 @@ from mashbox.api.responses_items import CallItem, Item, TextItem, new_call, new_
 from mashbox.api.responses_object import ResponseHead, failed, finished, lacks_answer, running
 from mashbox.chat.types import Begun, Block, Call, ChatEvent, Done, Text, Thinking, WholeAnswer, join_blocks
 from mashbox.errors import RequestError
+from mashbox.http.sse import named_event
 
 _encode = msgspec.json.encode
 
@@ -117,7 +118,7 @@ class ResponseStream:
 
     def _event(self, name: str, **fields: Any) -> bytes:
         payload = _encode({"type": name, "sequence_number": self._next(), **fields})
-        return b"event: %b\ndata: %b\n\n" % (name.encode(), payload)
+        return named_event(name.encode(), payload)
 
     def _next(self) -> int:
         self._number += 1

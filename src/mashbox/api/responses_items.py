@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass
 from typing import Any
 
+from mashbox.api.ids import new_id
 from mashbox.api.responses_tools import Toolbox, custom_input
 from mashbox.chat.types import Call
 
@@ -108,8 +108,3 @@ def new_call(call: Call, tools: Toolbox) -> CallItem:
         custom,
         custom_input(call.arguments) if custom else call.arguments,
     )
-
-
-def new_id(prefix: str) -> str:
-    """`prefix` and 32 hex digits."""
-    return prefix + uuid.uuid4().hex
