@@ -9,7 +9,7 @@ import msgspec
 
 from mashbox.api.ids import new_id
 from mashbox.api.text_frame import HOLE, TextFrame
-from mashbox.chat.types import Begun, Block, Call, ChatEvent, Done, Text, Thinking, WholeAnswer, join_blocks
+from mashbox.chat.types import Begun, Block, Call, ChatEvent, Done, Text, Thinking, WholeAnswer
 from mashbox.engine.types import FinishReason
 from mashbox.errors import RequestError
 from mashbox.http.anthropic_errors import error_body
@@ -66,8 +66,7 @@ def stop_fields(done: Done) -> dict[str, Any]:
 
 def render_message(head: MessageHead, whole: WholeAnswer) -> dict[str, Any]:
     """The whole answer as a message object."""
-    filled = join_blocks([block for block in whole.blocks if isinstance(block, Call) or block.text])
-    content = [content_block(block) for block in filled]
+    content = [content_block(block) for block in whole.blocks]
     return _message(head, content, done_usage(whole.done)) | stop_fields(whole.done)
 
 

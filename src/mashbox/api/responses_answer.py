@@ -8,7 +8,7 @@ import msgspec
 
 from mashbox.api.responses_items import CallItem, Item, TextItem, new_call, new_message, new_reasoning
 from mashbox.api.responses_object import ResponseHead, failed, finished, lacks_answer, running
-from mashbox.chat.types import Begun, Block, Call, ChatEvent, Done, Text, Thinking, WholeAnswer, join_blocks
+from mashbox.chat.types import Begun, Block, Call, ChatEvent, Done, Text, Thinking, WholeAnswer
 from mashbox.errors import RequestError
 from mashbox.http.sse import named_event
 
@@ -127,8 +127,7 @@ class ResponseStream:
 
 def render_response(head: ResponseHead, whole: WholeAnswer) -> dict[str, Any]:
     """The whole answer as a response object, as the last event of its stream would have it."""
-    blocks = join_blocks([block for block in whole.blocks if isinstance(block, Call) or block.text])
-    output = [_item(block, head) for block in blocks]
+    output = [_item(block, head) for block in whole.blocks]
     if lacks_answer(output, whole.done):
         output.append(new_message().completed(""))
     return finished(head, output, whole.done)

@@ -144,7 +144,7 @@ Block = Thinking | Text | Call
 
 @dataclass(frozen=True, slots=True)
 class WholeAnswer:
-    """All events of one answer, folded."""
+    """All events of one answer, folded: see `join_blocks`."""
 
     blocks: tuple[Block, ...]
     done: Done
@@ -166,9 +166,10 @@ class WholeAnswer:
 
 
 def join_blocks(parts: Sequence[Block]) -> tuple[Block, ...]:
-    """Neighbours of one kind become one block; each call stays its own."""
+    """Neighbours of one kind become one block, empty ones none; each call stays its own."""
     blocks: list[Block] = []
-    for kind, run in groupby(parts, key=type):
+    filled = (part for part in parts if isinstance(part, Call) or part.text)
+    for kind, run in groupby(filled, key=type):
         if kind is Call:
             blocks.extend(run)
         else:
