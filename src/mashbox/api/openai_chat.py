@@ -75,7 +75,6 @@ class ChatCompletionRequest(GenerationFields, kw_only=True):
     response_format: ResponseFormat | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
-    store: Any = None
 
     @property
     def include_usage(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -12,6 +12,7 @@ from mashbox.errors import InvalidRequestError
 
 Entry = dict[str, Any]
 """An input item or a tool: what it must have depends on its type, and unknown types are left out."""
+Mode = Literal["auto", "none", "required"]
 
 
 class ReasoningField(msgspec.Struct):
@@ -38,7 +39,7 @@ class ResponsesBody(GenerationFields, kw_only=True):
     input: str | Annotated[list[Entry], Meta(min_length=1)]
     instructions: str | None = None
     tools: list[Entry] | None = None
-    tool_choice: str | Entry | None = None
+    tool_choice: Mode | Entry | None = None
     parallel_tool_calls: bool | None = None
     reasoning: ReasoningField | None = None
     text: TextField | None = None
@@ -48,8 +49,6 @@ class ResponsesBody(GenerationFields, kw_only=True):
     previous_response_id: Any = None
     conversation: Any = None
     metadata: Any = None
-    store: Any = None
-    client_metadata: Any = None
 
 
 def check_body(body: ResponsesBody) -> None:

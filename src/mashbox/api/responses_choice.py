@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Literal
 
 import msgspec
 
 from mashbox.api.nested import convert
-from mashbox.api.responses_body import Entry
+from mashbox.api.responses_body import Entry, Mode
 from mashbox.api.responses_tools import Kind, Toolbox
 from mashbox.api.tools import check_choice
 from mashbox.chat.types import Tool, ToolChoice
 from mashbox.errors import InvalidRequestError
-
-Mode = Literal["auto", "none", "required"]
 
 
 class ChosenFunction(msgspec.Struct):
@@ -39,7 +37,7 @@ class AllowedTools(msgspec.Struct):
     mode: Literal["auto", "required"] = "auto"
 
 
-def read_choice(choice: str | dict[str, Any] | None, box: Toolbox) -> tuple[tuple[Tool, ...], ToolChoice]:
+def read_choice(choice: Mode | Entry | None, box: Toolbox) -> tuple[tuple[Tool, ...], ToolChoice]:
     """The tools to show and the neutral choice.
 
     Raises InvalidRequestError when a tool is asked for that is not there. A choice of a tool that
@@ -49,23 +47,13 @@ def read_choice(choice: str | dict[str, Any] | None, box: Toolbox) -> tuple[tupl
     if choice is None:
         return tools, ToolChoice()
     if isinstance(choice, str):
-        return _checked(tools, ToolChoice(_mode(choice)))
+        return _checked(tools, ToolChoice(choice))
     chosen = convert(choice, ChosenTool, "tool_choice")
     if chosen.type == "allowed_tools":
         allowed = convert(choice, AllowedTools, "tool_choice")
         return _checked(_allowed(allowed.tools, box), ToolChoice(allowed.mode))
     named = _named(chosen, "tool_choice", box)
     return tools, ToolChoice() if named is None else ToolChoice("required", named.name)
-
-
-def _mode(choice: str) -> Mode:
-    for mode in get_args(Mode):
-        if choice == mode:
-            found: Mode = mode
-            return found
-    raise InvalidRequestError(
-        f"Invalid value for 'tool_choice': '{choice}' is not auto, none or required.", param="tool_choice"
-    )
 
 
 def _checked(tools: tuple[Tool, ...], choice: ToolChoice) -> tuple[tuple[Tool, ...], ToolChoice]:

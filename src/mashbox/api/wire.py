@@ -43,7 +43,6 @@ class GenerationFields(msgspec.Struct, kw_only=True):
     stop: StopString | list[StopString] | None = None
     stop_sequences: list[StopString] | None = None
     n: int | None = None
-    merge: Any = None
     prompt_cache_key: Any = None
 
     def options(self, defaults: Sampling) -> GenerateOptions:
