@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
@@ -22,6 +22,7 @@ class Inner(msgspec.Struct):
 class Sample(msgspec.Struct):
     items: Annotated[list[Inner], msgspec.Meta(min_length=1)]
     ratio: Annotated[float, msgspec.Meta(ge=0, le=4)] | None = None
+    mode: Literal["on", "off"] = "on"
     extra: Any = None
 
 
@@ -59,6 +60,7 @@ def post(headers: dict[str, str], *chunks: bytes) -> Request:
         (b'{"items": []}', "items", "length >= 1"),
         (b'{"items": [{"role": "a"}], "ratio": "1"}', "ratio", "expected number, got string"),
         (b'{"items": [{"role": "a"}], "ratio": 4.1}', "ratio", "expected number <= 4.0"),
+        (b'{"items": [{"role": "a"}], "mode": "Off"}', "mode", "'mode': 'Off' is not a known value."),
         (b'{"items": [{"role": "a"}], "ratio": 1e999}', "ratio", "number out of range"),
     ],
 )

@@ -111,6 +111,7 @@ def mend_surrogates(body: bytes) -> bytes:
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
 _MISSING = re.compile(r"^Object missing required field `(?P<field>.*)`$")
+_ENUM = re.compile(r"^Invalid enum value (.*)$", re.DOTALL)
 _WORDS = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 _QUOTED = re.compile(r"`([^`]*)`")
 
@@ -126,7 +127,7 @@ def invalid_field(message: str, within: str = "") -> InvalidRequestError:
     if missing := _MISSING.match(what):
         param = f"{path}.{missing['field']}" if path else missing["field"]
         return InvalidRequestError(f"Missing required field '{param}'.", param=param)
-    plain = _QUOTED.sub(lambda quoted: _plain_types(quoted[1]), what)
+    plain = _QUOTED.sub(lambda quoted: _plain_types(quoted[1]), _ENUM.sub(r"\1 is not a known value", what))
     if not path:
         return InvalidRequestError(f"Invalid request body: {_lower_first(plain)}.")
     return InvalidRequestError(f"Invalid value for '{path}': {_lower_first(plain)}.", param=path)
