@@ -30,7 +30,7 @@ from mashbox.chat.template_source import load_template_file
 from mashbox.config import PREFILL_ROWS, ModelConfig, WorkerConfig
 from mashbox.engine.types import ModelFacts, Sampling
 from mashbox.errors import ConfigError
-from mashbox.http.sse import StreamLimits
+from mashbox.http.sse import DEFAULT_LIMITS, StreamLimits
 
 app = typer.Typer(
     help="A private AI box on one machine.",
@@ -176,7 +176,7 @@ def run(
         typer.Option(
             metavar="NAME",
             callback=_check_tool_format,
-            help=f"How it writes tool calls: {', '.join(FORMAT_NAMES)}. Default: as its template does.",
+            help=f"How the model writes tool calls: {', '.join(FORMAT_NAMES)}. Default: as in its template.",
         ),
     ] = None,
     alias: Annotated[str | None, typer.Option(help="The model id that clients use.")] = None,
@@ -191,7 +191,7 @@ def run(
         typer.Option(
             min=0.1, metavar="SECONDS", help="How long a stream may be silent before it gets a sign of life."
         ),
-    ] = 10.0,
+    ] = DEFAULT_LIMITS.keep_alive_s,
     log_level: Annotated[LogLevel, typer.Option(help="How much to log.")] = LogLevel.INFO,
 ) -> None:
     """Serve one model on the OpenAI and Anthropic APIs."""
