@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from functools import partial
 
 from mashbox.chat.formats.cursor import Cursor, Reading, literal, literal_or_end, one_of, run_of, white_space
 from mashbox.chat.formats.format import CallReader
@@ -51,14 +52,8 @@ class DeepSeek:
     def reader(self, tools: Sequence[Tool]) -> CallReader:
         """See ToolFormat."""
         names = tool_names(tools)
-
-        def all_calls(cursor: Cursor, output: Output) -> Reading[bool]:
-            return (yield from _calls(cursor, output, names, _ALL_BEGIN))
-
-        def from_one(cursor: Cursor, output: Output) -> Reading[bool]:
-            return (yield from _calls(cursor, output, names, _BEGIN))
-
-        return AnswerReader(Blocks.of({_ALL_BEGIN: all_calls, _BEGIN: from_one}).read)
+        readers = {mark: partial(_calls, names=names, mark=mark) for mark in (_ALL_BEGIN, _BEGIN)}
+        return AnswerReader(Blocks.of(readers).read)
 
     def constraint(self, tools: Sequence[Tool], choice: ToolChoice) -> Constraint:
         """See ToolFormat."""

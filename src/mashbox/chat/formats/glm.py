@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from mashbox.chat.formats.cursor import Cursor, Marks, Reading, literal, one_of, run_of, white_space
 from mashbox.chat.formats.format import CallReader
@@ -44,11 +45,7 @@ class Glm:
     def reader(self, tools: Sequence[Tool]) -> CallReader:
         """See ToolFormat."""
         by_name = {tool.name: tool for tool in tools}
-
-        def block(cursor: Cursor, output: Output) -> Reading[bool]:
-            return (yield from _block(cursor, output, by_name))
-
-        return AnswerReader(Blocks.of({_OPENER: block}).read)
+        return AnswerReader(Blocks.of({_OPENER: partial(_block, tools=by_name)}).read)
 
     def constraint(self, tools: Sequence[Tool], choice: ToolChoice) -> Constraint:
         """See ToolFormat."""

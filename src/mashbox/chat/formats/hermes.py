@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from functools import partial
 
 from mashbox.chat.formats.cursor import Cursor, Reading, literal_or_end, next_of, white_space
 from mashbox.chat.formats.format import CallReader
@@ -46,11 +47,7 @@ class Hermes:
 
 def tagged_reader(names: Collection[str]) -> CallReader:
     """A reader of calls in tags."""
-
-    def block(cursor: Cursor, output: Output) -> Reading[bool]:
-        return (yield from _block(cursor, output, names))
-
-    return AnswerReader(Blocks.of({OPENER: block}).read)
+    return AnswerReader(Blocks.of({OPENER: partial(_block, names=names)}).read)
 
 
 def _block(cursor: Cursor, output: Output, names: Collection[str]) -> Reading[bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 
 from mashbox.chat.formats.cursor import Cursor, Reading, literal_or_end, white_space
 from mashbox.chat.formats.format import CallReader
@@ -39,12 +40,7 @@ class Lfm2:
 
     def reader(self, tools: Sequence[Tool]) -> CallReader:
         """See ToolFormat."""
-        names = tool_names(tools)
-
-        def block(cursor: Cursor, output: Output) -> Reading[bool]:
-            return (yield from _block(cursor, output, names))
-
-        return AnswerReader(Blocks.of({_OPENER: block}).read)
+        return AnswerReader(Blocks.of({_OPENER: partial(_block, names=tool_names(tools))}).read)
 
     def constraint(self, tools: Sequence[Tool], choice: ToolChoice) -> Constraint:
         """See ToolFormat."""
