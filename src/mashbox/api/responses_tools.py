@@ -12,18 +12,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from mashbox.api.nested import convert
+from mashbox.api.nested import convert, type_of
 from mashbox.api.responses_body import Entry
 from mashbox.api.tools import ToolName
 from mashbox.chat.types import Tool
 
 Kind = Literal["function", "custom"]
-
-
-class DeclaredKind(msgspec.Struct):
-    """Any declared tool."""
-
-    type: str
 
 
 class DeclaredFunction(msgspec.Struct):
@@ -114,13 +108,13 @@ def read_tools(lists: Iterable[tuple[Sequence[Entry], str]]) -> Toolbox:
 
 def _read(entry: Entry, where: str) -> dict[ToolId, Tool]:
     """Types that cannot run on a client (web search and the like) give nothing."""
-    if convert(entry, DeclaredKind, where).type == "namespace":
+    if type_of(entry, where) == "namespace":
         return _read_namespace(convert(entry, DeclaredNamespace, where), where)
     return _read_single(entry, where, None)
 
 
 def _read_single(entry: Entry, where: str, namespace: str | None) -> dict[ToolId, Tool]:
-    match convert(entry, DeclaredKind, where).type:
+    match type_of(entry, where):
         case "function":
             return dict([_function(entry, where, namespace)])
         case "custom":
