@@ -47,7 +47,7 @@ def told(answer: httpx.Response) -> dict[str, Any]:
 
 def test_whole(server: Server, model: str) -> None:
     answer = server.openai.responses.create(
-        model=model, instructions="x", input="grüße, 🙂", tools=TOOLS, tool_choice="none", metadata={"a": "b"}
+        model=model, instructions="x", input="grüße, 🙂", tools=TOOLS, metadata={"a": "b"}
     )
     assert answer.output_text == "grüße, 🙂"
     assert (answer.status, answer.error, answer.incomplete_details) == ("completed", None, None)
