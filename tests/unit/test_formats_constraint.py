@@ -195,6 +195,41 @@ def test_bounds_give_way_before_the_schema_does() -> None:
     assert accepts(grammars[2], ONE["hermes"].replace("city", "town"))
 
 
+MISTAKES: dict[str, dict[str, Any]] = {
+    "no reference": {"properties": {"b": {"$ref": "#/$defs/nowhere"}}},
+    "no reference in a list": {"properties": {"b": {"anyOf": [{"$ref": "#/$defs/a/b"}, {"type": "null"}]}}},
+    "unknown type": {"properties": {"b": {"type": "town"}}},
+    "no types": {"properties": {"b": {"type": []}}},
+    "nothing to choose from": {"properties": {"b": {"enum": []}}, "required": ["b"]},
+    "no alternatives": {"properties": {"b": {"anyOf": []}}},
+    "no schema": {"properties": {"b": 5}},
+    "a list of properties": {"properties": []},
+    "one required name": {"properties": {"b": {}}, "required": "b"},
+}
+
+
+@pytest.mark.parametrize("schema", MISTAKES.values(), ids=MISTAKES)
+def test_one_mistake_does_not_cost_the_other_tools_their_schemas(schema: dict[str, Any]) -> None:
+    tools = [NOTE, Tool("odd", "", {"type": "object"} | schema)]
+    grammars = choose_format(None, "hermes").constraint(tools, ANY).grammars
+    compiled = [text for text in grammars if not LLMatcher(TOKENIZER, text, log_level=0).is_error()]
+    assert accepts(compiled[0], hermes('{"text": "x"}'))
+    assert not accepts(compiled[0], hermes('{"town": "x"}'))
+    assert not accepts(compiled[0], hermes('{"text": {}}'))
+
+
+def test_a_reference_that_leads_somewhere_stays() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"text": {"$ref": "#/$defs/a~1b%20c"}, "more": {"$ref": "#"}, "far": {"$ref": "x:y"}},
+        "$defs": {"a/b c": {"type": "string", "pattern": "(?=x)"}},
+        "required": ["text"],
+    }
+    grammars = choose_format(None, "hermes").constraint([Tool("note", "", schema)], ANY).grammars
+    assert accepts(grammars[1], hermes('{"text": "x", "more": {"text": "y"}}'))
+    assert not accepts(grammars[1], hermes('{"text": 5}'))
+
+
 ODD_NAME = 'a"\\/é-b.c\n'
 
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from mashbox.chat.types import Tool, ToolChoice
 from mashbox.engine.types import Constraint
@@ -24,6 +25,8 @@ _BOUNDS = {
 }
 _NAMED_SCHEMAS = {"properties", "$defs", "definitions"}
 _DATA = {"const", "enum", "default", "examples"}
+_LISTS = {"enum", "anyOf", "oneOf", "allOf"}
+_TYPES = {"object", "array", "string", "integer", "number", "boolean", "null"}
 
 Schema = dict[str, Any]
 Soften = Callable[[Schema], Schema]
@@ -68,7 +71,9 @@ def chosen(tools: Sequence[Tool], choice: ToolChoice) -> Sequence[Tool]:
 
 def ladder(grammar: Callable[[Soften], str]) -> Constraint:
     """`grammar` with the schemas as they are, with their bounds left out, and with any object."""
-    texts = [grammar(soften) for soften in (as_object, lambda schema: as_object(soft(schema)), any_object)]
+    texts = [
+        grammar(soften) for soften in (as_object, lambda schema: as_object(softened(schema)), any_object)
+    ]
     return Constraint(tuple(dict.fromkeys(texts)))
 
 
@@ -82,25 +87,59 @@ def any_object(schema: Schema) -> Schema:
     return {"type": "object"}
 
 
-def soft(schema: Any) -> Any:
-    """A schema without the keywords that most often cannot be compiled: patterns, bounds, far references."""
+def softened(schema: Schema) -> Schema:
+    """A schema without what most often cannot be compiled: patterns, bounds, far references, mistakes.
+
+    All tools of a request share one grammar, so one tool's mistake must not cost the others their schemas.
+    """
+    return {
+        key: _soft_member(key, value, schema) for key, value in schema.items() if _stays(key, value, schema)
+    }
+
+
+def _soft(schema: Any, root: Schema) -> Any:
     if isinstance(schema, list):
-        return [soft(item) for item in schema]
+        return [_soft(item, root) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    return {key: _soft_member(key, value) for key, value in schema.items() if _stays(key, value)}
+    return {key: _soft_member(key, value, root) for key, value in schema.items() if _stays(key, value, root)}
 
 
-def _stays(key: str, value: Any) -> bool:
-    return key not in _BOUNDS and (key != "$ref" or str(value).startswith("#"))
+def _stays(key: str, value: Any, root: Schema) -> bool:
+    if key == "type":
+        names = value if isinstance(value, list) else [value]
+        return bool(names) and all(isinstance(name, str) and name in _TYPES for name in names)
+    if key == "$ref":
+        return _leads_somewhere(value, root)
+    if key in _NAMED_SCHEMAS:
+        return isinstance(value, dict)
+    if key in _LISTS:
+        return isinstance(value, list) and bool(value)
+    if key == "required":
+        return isinstance(value, list) and all(isinstance(name, str) for name in value)
+    return key not in _BOUNDS
 
 
-def _soft_member(key: str, value: Any) -> Any:
+def _leads_somewhere(reference: Any, root: Any) -> bool:
+    """Whether a reference leads to a place in its own schema."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return False
+    for step in filter(None, reference[1:].split("/")):
+        name = unquote(step).replace("~1", "/").replace("~0", "~")
+        if not isinstance(root, dict) or name not in root:
+            return False
+        root = root[name]
+    return True
+
+
+def _soft_member(key: str, value: Any, root: Schema) -> Any:
     if key in _DATA:
         return value
-    if key in _NAMED_SCHEMAS and isinstance(value, dict):
-        return {name: soft(schema) for name, schema in value.items()}
-    return soft(value)
+    if key in _NAMED_SCHEMAS:
+        return {
+            name: _soft(schema, root) for name, schema in value.items() if isinstance(schema, dict | bool)
+        }
+    return _soft(value, root)
 
 
 def schema_rule(schema: Mapping[str, Any]) -> str:
