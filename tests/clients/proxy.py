@@ -13,10 +13,11 @@ from typing import Any
 
 from mashbox.errors import RequestError
 from mashbox.http.errors import error_response
-from tests.wire import anthropic_events, responses_events
+from tests.wire import anthropic_events, chat_events, responses_events
 
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "date", "server"}
 SERVER_TIMEOUT_S = 60.0
+CHAT = "/v1/chat/completions"
 CHECKS: Mapping[str, Callable[[bytes], object]] = {
     "/v1/messages": anthropic_events.check_stream,
     "/v1/responses": responses_events.check_stream,
@@ -66,8 +67,15 @@ class Exchange:
         return [json.loads(text) for text in texts if text != "[DONE]"]
 
     def check(self) -> None:
-        """Check the order of a stream's events, where its protocol has one."""
-        if self.whole and self.received.startswith(b"event:"):
+        """Check the order of a stream's events."""
+        if not self.whole or not self.received.startswith((b"event:", b"data:", b":")):
+            return
+        if self.route == CHAT:
+            asked = self.request.get("stream_options") or {}
+            chat_events.read_chat_stream(
+                self.received.decode(), include_usage=bool(asked.get("include_usage"))
+            )
+        else:
             CHECKS[self.route](bytes(self.received))
 
     @property
