@@ -283,6 +283,9 @@ def test_deeply_nested_input_is_refused() -> None:
         ([text("a", cache_control={"type": "ephemeral", "ttl": "1h"}), text("b")], "a\nb"),
         ([text("x-anthropic-billing-header: cc_version=1; cch=abc;"), text("a"), text("b")], "a\nb"),
         ([text("x-anthropic-billing-header: cc_version=1")], None),
+        ([text("x-anthropic-billing-header: cc_version=1\n")], None),
+        ([text("x-anthropic-billing-header: cc_version=1\n\na\n b")], "a\n b"),
+        ("x-anthropic-billing-header: cc_version=1\na", "a"),
         ([text("no x-anthropic-billing-header here")], "no x-anthropic-billing-header here"),
     ],
 )

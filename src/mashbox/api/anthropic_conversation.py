@@ -21,7 +21,7 @@ from mashbox.api.tools import arguments_text
 from mashbox.chat.types import Message, ToolCall
 
 BILLING_HEADER = "x-anthropic-billing-header"
-"""How a system block begins that is for billing only. It changes with every prompt."""
+"""How a system block's first line begins when it is for billing only. It changes with every prompt."""
 
 
 class WireMessage(msgspec.Struct):
@@ -48,13 +48,17 @@ def _neutral(message: WireMessage, where: str) -> list[Message]:
 
 
 def _system(content: Content, where: str) -> list[Message]:
-    blocks = read_blocks(content, "system", where)
-    text = join_text([(place, block) for place, block in blocks if not _is_billing(block)])
+    blocks = [(place, _without_billing(block)) for place, block in read_blocks(content, "system", where)]
+    text = join_text([(place, block) for place, block in blocks if block is not None])
     return [Message("system", text)] if text else []
 
 
-def _is_billing(block: Block) -> bool:
-    return isinstance(block, TextBlock) and block.text.startswith(BILLING_HEADER)
+def _without_billing(block: Block) -> Block | None:
+    """None if there is nothing else. Some clients join all of their system prompt into one text."""
+    if not isinstance(block, TextBlock) or not block.text.startswith(BILLING_HEADER):
+        return block
+    rest = block.text.partition("\n")[2].lstrip("\n")
+    return TextBlock(rest) if rest else None
 
 
 def _assistant(blocks: Sequence[tuple[str, Block]]) -> Message:
