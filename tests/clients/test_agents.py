@@ -81,7 +81,10 @@ def test_the_model_sees_that_a_tool_failed(client: Client, box: Box, desk: Desk)
     run = client.run(desk, "Please try it.")
     assert "It works now." in run.out, run
     assert (desk.folder / "state.txt").read_text() == "repaired\n"
-    assert re.search("code:? 3", last_results(box)[0])
+    [failed, _] = last_results(box)
+    assert re.search("code:? 3", failed)
+    # Only Messages has a field for it.
+    assert failed.startswith("Error: ") == (client.route == "/v1/messages")
 
 
 @each_agent
