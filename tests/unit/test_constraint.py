@@ -96,6 +96,14 @@ def test_a_grammar_that_fails_at_its_first_step_does_not_count() -> None:
     assert allowed(grammars.compile(constraint)) == {ord("a")}
 
 
+def test_a_grammar_may_have_more_alternatives_than_the_library_allows_by_itself(grammars: Grammars) -> None:
+    calls = [f"call_{n}" for n in range(1200)]
+    rules = "\n".join(f'{call}: "<{call}>" %json {{"type": "object"}} ">"' for call in calls)
+    one = f"({' | '.join(calls)})"
+    matcher = grammars.compile(Constraint((f"start: {one} {one}*\n{rules}",)))
+    follow(matcher, b"<call_1199>{}><call_7>{")
+
+
 def test_no_grammar_at_all_is_an_error(grammars: Grammars) -> None:
     with pytest.raises(GrammarError):
         grammars.compile(Constraint(()))

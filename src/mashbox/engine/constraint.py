@@ -17,6 +17,9 @@ from mashbox.engine.types import Constraint, Segment
 
 MOST_STATES = 50_000
 """Lexer states of one grammar, up to 2 kB each; the library's own limit would allow half a gigabyte."""
+MOST_ITEMS = 20_000
+"""Alternatives a grammar may follow at once: each tool begins two, each schema of many for a value some more.
+The library's own limit of 2,000 is met by a thousand tools, and only once the answer has begun."""
 MOST_GAP = 2
 """Tokens of white space that may stand between a thinking block and what the grammar describes."""
 
@@ -155,7 +158,9 @@ class Grammars:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._limits = LLParserLimits(max_lexer_states=MOST_STATES, verbose_errors=False)
+        self._limits = LLParserLimits(
+            max_lexer_states=MOST_STATES, max_items_in_row=MOST_ITEMS, verbose_errors=False
+        )
         self._tokenizers: dict[frozenset[str], tuple[LLTokenizer, Spelling]] = {}
         _, spelling = self._tokenizer(frozenset())
         self.white = pack(
