@@ -187,11 +187,11 @@ def run(
         ),
     ] = False,
     keep_alive: Annotated[
-        float,
+        int,
         typer.Option(
-            min=0.1, metavar="SECONDS", help="How long a stream may be silent before it gets a sign of life."
+            min=1, max=3600, metavar="SECONDS", help="How long a stream may be silent before a sign of life."
         ),
-    ] = DEFAULT_LIMITS.keep_alive_s,
+    ] = int(DEFAULT_LIMITS.keep_alive_s),
     log_level: Annotated[LogLevel, typer.Option(help="How much to log.")] = LogLevel.INFO,
 ) -> None:
     """Serve one model on the OpenAI and Anthropic APIs."""

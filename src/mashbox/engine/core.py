@@ -141,7 +141,6 @@ class Core:
             seat.job.reused = len(seat.slot.tokens)
             seat.job.started = self._clock()
             self._events.append(Started(seat.job.id, seat.job.reused))
-        self._flush()
 
     def _decode(self) -> None:
         seats = list(self._scheduler.running)
