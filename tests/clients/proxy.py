@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,6 +43,7 @@ class Exchange:
     sent: bytes
     status: int = 0
     received: bytearray = field(default_factory=bytearray)
+    begun: float = field(default_factory=time.monotonic)
     whole: bool = False
     """All of the answer came and went on to the client."""
 

@@ -22,8 +22,8 @@ EXACT = (
     "<think>not a thought</think>\nlast line\n"
 )
 ANY_RESULT = results("")
-BUSY = OverloadedError("32 requests are waiting already.", retry_after=1)
-LOADING = NotReadyError("The model is still loading. Please try again.", retry_after=1)
+BUSY = OverloadedError("32 requests are waiting already.", retry_after=3)
+LOADING = NotReadyError("The model is still loading. Please try again.", retry_after=3)
 
 each_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 each_agent = pytest.mark.parametrize("client", AGENTS, ids=lambda client: client.name)
@@ -101,7 +101,10 @@ def test_a_refusal_in_mid_loop_is_waited_out(
     assert "I went on." in run.out, run
     refused = error_response(error, client.route).status_code
     assert refused in (429, 503, 529)
-    assert [exchange.status for exchange in proxy.posts(client.route)] == [200, refused, 200]
+    posts = proxy.posts(client.route)
+    assert [exchange.status for exchange in posts] == [200, refused, 200]
+    # Their own first back-off is at most a second.
+    assert posts[2].begun - posts[1].begun >= 3
 
 
 @each_agent

@@ -87,6 +87,10 @@ class AdditionalToolsItem(msgspec.Struct):
     tools: list[Entry]
 
 
+TOOL_ITEMS = frozenset({"additional_tools", "tool_search_output"})
+"""Items that bring tools: all of them are shown, as the model cannot search for any here."""
+
+
 def item_type(item: Entry, where: str) -> str:
     """The type of the item found at `where`; only messages may leave it out."""
     return type_of(item, where, "message" if item.get("role") is not None else None)
@@ -97,7 +101,7 @@ def additional_tools(items: Sequence[Entry]) -> list[tuple[Sequence[Entry], str]
     return [
         (convert(item, AdditionalToolsItem, f"input[{i}]").tools, f"input[{i}].tools")
         for i, item in enumerate(items)
-        if item_type(item, f"input[{i}]") == "additional_tools"
+        if item_type(item, f"input[{i}]") in TOOL_ITEMS
     ]
 
 
