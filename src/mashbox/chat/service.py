@@ -111,7 +111,8 @@ class ChatService:
             uuid.uuid4().hex,
             prompt.segments,
             options.sampling,
-            options.stop + chat.stop,
+            # An answer that is nothing but calls has no text in which a stop string could count.
+            () if prompt.constraint else options.stop + chat.stop,
             options.max_tokens,
             prompt.reasoning,
             prompt.constraint,
