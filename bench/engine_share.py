@@ -85,7 +85,7 @@ def measure_engine_shares(setup: Setup, streams: tuple[int, ...], tokens: int) -
 
 
 def _outside(backend: TimedBackend, outbox: Outbox, streams: int, tokens: int) -> float:
-    core = Core(backend, outbox.send, time.monotonic)
+    core = Core(backend, outbox.post, time.monotonic)
     for number in range(streams):
         prompt = backend.tokenize([Segment(ENDLESS[number % len(ENDLESS)], True)])
         core.submit(

@@ -56,13 +56,28 @@ SWITCH_INTERVAL_S = 0.0005
 
 
 class Outbox:
-    """Sends frames; any thread may. The server's death ends the process here, too."""
+    """Sends frames; any thread may. The server's death ends the process here, too.
+
+    The engine's own events go out in a thread of their own, in order, while the library computes: a send
+    takes as long as everything else that the engine does between two calls of the library.
+    """
 
     def __init__(self, stream: socket.socket) -> None:
         self._stream = stream
         self._lock = threading.Lock()
+        self._posts: SimpleQueue[Sequence[WorkerEvent]] = SimpleQueue()
+        threading.Thread(target=self._send_posts, daemon=True).start()
+
+    def post(self, events: Sequence[WorkerEvent]) -> None:
+        """Have events sent soon, after all that were posted before."""
+        self._posts.put(events)
+
+    def _send_posts(self) -> None:
+        while True:
+            self.send(self._posts.get())
 
     def send(self, events: Sequence[WorkerEvent]) -> None:
+        """Send events now."""
         frame = ipc.encode(events)
         try:
             with self._lock:
@@ -227,7 +242,7 @@ def serve(stream: socket.socket, config: WorkerConfig) -> None:
     except ConfigError as error:
         outbox.send([LoadFailed(str(error))])
         return
-    core = Core(backend, outbox.send, time.monotonic)
+    core = Core(backend, outbox.post, time.monotonic)
     inbox = Inbox(stream, backend, outbox)
     inbox.start()
     outbox.send([Ready(backend.facts)])
