@@ -7,7 +7,9 @@ library; sampling, text, scheduling, encoding and sending are ours.
 
 from __future__ import annotations
 
+import os
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -16,16 +18,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from bench.config import Setup
 from bench.prompts import ENDLESS
 from mashbox.config import ModelConfig
 from mashbox.engine.core import Core, Generation
 from mashbox.engine.llama import LlamaBackend
 from mashbox.engine.sampling import Sampler
+from mashbox.engine.supervisor import HUGE_PAGES
 from mashbox.engine.thinking import AnswerText
 from mashbox.engine.types import Sampling, Segment
 from mashbox.engine.worker import Outbox
 
+RUNS = 5
 _SINK = "import socket, sys; s = socket.socket(fileno=int(sys.argv[1]))\nwhile s.recv(65536): pass"
 
 
@@ -35,6 +41,17 @@ class EngineShare:
 
     streams: int
     outside: float
+
+
+class Task(msgspec.Struct):
+    """What the measuring process is told."""
+
+    model: str
+    context: int
+    slots: int
+    threads: int
+    streams: tuple[int, ...]
+    tokens: int
 
 
 class TimedBackend(LlamaBackend):
@@ -68,18 +85,42 @@ def reader() -> Iterator[Outbox]:
         ) as sink,
     ):
         theirs.close()
-        yield Outbox(ours)
+        outbox = Outbox(ours)
+        yield outbox
+        outbox.close()
         ours.close()
         sink.wait(5)
 
 
 def measure_engine_shares(setup: Setup, streams: tuple[int, ...], tokens: int) -> list[EngineShare]:
-    """For each number of streams, over a greedy run of `tokens` tokens a stream."""
-    config = ModelConfig(str(setup.model), context=setup.context, slots=setup.slots, threads=setup.threads)
+    """For each number of streams, the median over greedy runs of `tokens` tokens a stream.
+
+    In a process of its own, with the memory settings of a real worker.
+    """
+    task = msgspec.json.encode(
+        Task(str(setup.model), setup.context, setup.slots, setup.threads, streams, tokens)
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.engine_share", task.decode()],
+        env={**HUGE_PAGES, **os.environ},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return msgspec.json.decode(done.stdout, type=list[EngineShare])
+
+
+def _measure(task: Task) -> list[EngineShare]:
+    config = ModelConfig(task.model, context=task.context, slots=task.slots, threads=task.threads)
     backend = TimedBackend(config, lambda _: None)
     try:
         with reader() as outbox:
-            return [EngineShare(number, _outside(backend, outbox, number, tokens)) for number in streams]
+            return [
+                EngineShare(
+                    number,
+                    statistics.median(_outside(backend, outbox, number, task.tokens) for _ in range(RUNS)),
+                )
+                for number in task.streams
+            ]
     finally:
         backend.close()
 
@@ -98,3 +139,7 @@ def _outside(backend: TimedBackend, outbox: Outbox, streams: int, tokens: int) -
         core.step()
     total = time.perf_counter() - begun
     return 1 - (backend.library_s - library) / total
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(msgspec.json.encode(_measure(msgspec.json.decode(sys.argv[1], type=Task))))

@@ -162,7 +162,9 @@ def test_refusals(server: Server, model: str) -> None:
 def test_a_worker_that_dies_in_a_stream(server: Server, model: str) -> None:
     texts: list[str] = []
     with (
-        server.anthropic.messages.stream(model=model, max_tokens=99, messages=user("abc[die]")) as stream,
+        server.anthropic.messages.stream(
+            model=model, max_tokens=99, messages=user("abc[pause][die]")
+        ) as stream,
         pytest.raises(anthropic.APIStatusError) as caught,
     ):
         texts.extend(stream.text_stream)

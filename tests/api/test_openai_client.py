@@ -113,7 +113,7 @@ def test_refusals(server: Server, model: str) -> None:
 
 def test_a_worker_that_dies_in_a_stream(server: Server, model: str) -> None:
     stream = server.openai.chat.completions.create(
-        model=model, messages=[{"role": "user", "content": "abc[die]"}], stream=True
+        model=model, messages=[{"role": "user", "content": "abc[pause][die]"}], stream=True
     )
     chunks: list[ChatCompletionChunk] = []
     with pytest.raises(openai.APIError) as caught:

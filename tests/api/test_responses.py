@@ -150,7 +150,7 @@ def test_a_quiet_stream_says_that_it_is_in_progress(server: Server) -> None:
 
 @pytest.mark.parametrize("mark", ["[fail]", "[die]"])
 def test_a_stream_that_fails(server: Server, mark: str) -> None:
-    stream = streamed(server, input=f"abc{mark}")
+    stream = streamed(server, input=f"abc[pause]{mark}")
     assert stream.error is not None
     assert stream.error["code"] == "engine_error"
     assert stream.response["error"]["code"] == "server_error"

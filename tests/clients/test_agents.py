@@ -111,7 +111,7 @@ def test_a_refusal_in_mid_loop_is_waited_out(
 def test_a_crash_of_the_worker_in_mid_loop_is_survived(client: Client, box: Box, desk: Desk) -> None:
     box.play(
         Rule(said("go on"), client.shell("echo one >> 1.txt; echo written")),
-        Rule(results("written"), "I went [[die]]", times=1),
+        Rule(results("written"), "I went [[pause 0.3]][[die]]", times=1),
         Rule(results("written"), "I went on."),
     )
     run = client.run(desk, "Please go on.")

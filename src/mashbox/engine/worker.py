@@ -65,16 +65,22 @@ class Outbox:
     def __init__(self, stream: socket.socket) -> None:
         self._stream = stream
         self._lock = threading.Lock()
-        self._posts: SimpleQueue[Sequence[WorkerEvent]] = SimpleQueue()
-        threading.Thread(target=self._send_posts, daemon=True).start()
+        self._posts: SimpleQueue[Sequence[WorkerEvent] | None] = SimpleQueue()
+        self._poster = threading.Thread(target=self._send_posts, daemon=True)
+        self._poster.start()
 
     def post(self, events: Sequence[WorkerEvent]) -> None:
         """Have events sent soon, after all that were posted before."""
         self._posts.put(events)
 
+    def close(self) -> None:
+        """Return when all that was posted is sent; nothing may be posted after it."""
+        self._posts.put(None)
+        self._poster.join()
+
     def _send_posts(self) -> None:
-        while True:
-            self.send(self._posts.get())
+        while (events := self._posts.get()) is not None:
+            self.send(events)
 
     def send(self, events: Sequence[WorkerEvent]) -> None:
         """Send events now."""
