@@ -119,6 +119,8 @@ class LlamaBackend:
         self._logits_at = 0
         self._logits: npt.NDArray[np.float32] = np.zeros((0, 0), np.float32)
         self._rows = config.slots
+        self._decoded: list[int] = []
+        """The slots of the last decode call, whose rows in the batch are still set; [] after a prefill."""
         self.facts = self._read_facts(config)
 
     # --- loading -----------------------------------------------------------------------------
@@ -277,6 +279,7 @@ class LlamaBackend:
         """See `Backend`."""
         rows = len(tokens)
         batch = self._batch
+        self._decoded = []
         batch.tokens[:rows] = tokens
         batch.positions[:rows] = np.arange(start, start + rows)
         batch.slots[:rows] = slot
@@ -291,10 +294,12 @@ class LlamaBackend:
         """See `Backend`."""
         rows = len(tokens)
         batch = self._batch
+        if slots != self._decoded:
+            batch.slots[:rows] = slots
+            batch.outputs[:rows] = 1
+            self._decoded = list(slots)
         batch.tokens[:rows] = tokens
         batch.positions[:rows] = positions
-        batch.slots[:rows] = slots
-        batch.outputs[:rows] = 1
         self._run(rows)
         logits = self._read_logits()
         return [logits[row] for row in range(rows)]

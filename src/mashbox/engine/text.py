@@ -78,6 +78,27 @@ class StopMatcher:
         return None
 
 
+class Utf8:
+    """Bytes to whole characters; invalid bytes become U+FFFD."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._pending = False
+
+    def feed(self, piece: bytes) -> str:
+        """The characters that `piece` completes."""
+        if not self._pending and piece.isascii():
+            return piece.decode("ascii")
+        text = self._decoder.decode(piece)
+        self._pending = bool(self._decoder.getstate()[0])
+        return text
+
+    def flush(self) -> str:
+        """What an incomplete character at the end becomes."""
+        self._pending = False
+        return self._decoder.decode(b"", final=True)
+
+
 class TextAssembler:
     """Turns token bytes into text that may be shown.
 
@@ -86,18 +107,18 @@ class TextAssembler:
     """
 
     def __init__(self, stops: Sequence[str] = ()) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoder = Utf8()
         self._matcher = StopMatcher(stops) if stops else None
         self._held = ""
         self.stop: str | None = None
 
     def feed(self, piece: bytes) -> str:
         """Text that the next token's bytes release; may be empty."""
-        return self.read(self._decoder.decode(piece))
+        return self.read(self._decoder.feed(piece))
 
     def flush(self) -> str:
         """The tail, once, when generation ended for another reason than a stop string."""
-        return self.read(self._decoder.decode(b"", final=True)) + self.interrupt()
+        return self.read(self._decoder.flush()) + self.interrupt()
 
     def interrupt(self) -> str:
         """What is held back comes out: a stop string that has begun will not go on."""

@@ -5,10 +5,9 @@ Pure. The result does not depend on how the bytes were cut into tokens.
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable, Sequence
 
-from mashbox.engine.text import StopMatcher, TextAssembler
+from mashbox.engine.text import StopMatcher, TextAssembler, Utf8
 from mashbox.engine.types import Reasoning
 
 WHITE_SPACE = " \t\r\n"
@@ -35,7 +34,7 @@ class AnswerText:
         begin_constraint: Callable[[str], bool] | None = None,
     ) -> None:
         self._visible = TextAssembler(stops)
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoder = Utf8()
         self._reasoning = reasoning
         self._begin_constraint = begin_constraint
         self._held = ""
@@ -57,13 +56,13 @@ class AnswerText:
         if self._reasoning is None:
             text = self._visible.feed(piece)
             return [(text, False)] if text else []
-        return self._split(self._decoder.decode(piece))
+        return self._split(self._decoder.feed(piece))
 
     def flush(self) -> list[Part]:
         """The tail, once, when generation ended for another reason than a stop string."""
         if self._reasoning is None:
             return _parts([(self._visible.flush(), False)])
-        shown = self._split(self._decoder.decode(b"", final=True))
+        shown = self._split(self._decoder.flush())
         held, self._held = self._held, ""
         return _parts([*shown, self._show(held), (self._visible.interrupt(), False)])
 
