@@ -139,7 +139,11 @@ def run(
     ] = None,
     cache_ram: Annotated[
         int,
-        typer.Option(min=0, metavar="MIB", help="Host memory set aside for saved prompt states; 0 is off."),
+        typer.Option(
+            min=0,
+            metavar="MIB",
+            help="Host memory kept free for saved prompt states. Nothing is saved there yet.",
+        ),
     ] = 0,
     threads: Annotated[
         int | None,

@@ -17,7 +17,7 @@ def test_scenarios_run_against_a_real_server(box: Box) -> None:
     port = int(box.url.rpartition(":")[2])
     with Client(port, Route.COMPLETIONS) as client:
         (counts,) = count_tokens(client, [Ask(fresh_text(300, "short"), 1)])
-        assert counts.prompt_tokens > 300
+        assert counts.prompt_tokens >= 300
         assert Decode(4, 24).measure(client, "short") > 0
         assert Prefill(300, counts.prompt_tokens).measure(client, "short") > 0
 

@@ -98,7 +98,7 @@ def test_a_spent_budget_is_closed_and_the_grammar_follows(engine: Engine) -> Non
     engine.submit("free", max_tokens=12)
     engine.run()
     assert engine.text("a", thinking=True) == engine.text("free") + "\n"
-    assert engine.text("a").startswith("\n\n<call>")
+    assert engine.text("a").startswith("<call>")
     assert engine.text("a").endswith("</call>")
     closer = engine.backend.tokenize([Segment("\n</think>", True)], begins=False)
     assert engine.end("a").usage.reasoning_tokens == 12 + len(closer)
