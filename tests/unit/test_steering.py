@@ -150,6 +150,16 @@ def test_a_budget_that_is_not_spent_changes_nothing(bench: Bench) -> None:
     assert bench.answer("aaa</t>b", **budgeted(100))[:2] == ("aaa", "b")
 
 
+def test_a_closer_that_has_begun_is_the_models_to_finish(bench: Bench) -> None:
+    assert bench.answer("ab</t>so", **budgeted(4))[:2] == ("ab", "so")
+
+
+def test_what_only_looks_like_a_mark_for_ever_does_not_spare_the_budget(bench: Bench) -> None:
+    thinking, _, end = bench.answer("<" * 100, **budgeted(4, closing="</t>"))
+    assert thinking == "<" * 8
+    assert end.usage.reasoning_tokens == 8 + 4
+
+
 def test_the_budget_is_of_all_blocks_together(bench: Bench) -> None:
     line = "<t>ab</t>c<t>de" + "!" * 4 + "f<t>" + "!" * 4 + "g"
     thinking, text, end = bench.answer(line, **budgeted(8, inside=False, closing="</t>"))

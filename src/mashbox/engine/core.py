@@ -68,7 +68,7 @@ class Generation:
         if self.steering is None:
             token = self.sampler.pick(logits)
         else:
-            token = self.steering.pick(self.sampler, logits, thinking, self.thought)
+            token = self.steering.pick(self.sampler, logits, thinking, self.thought, self.text.in_mark)
         self.generated += 1
         self.thought += thinking
         self.next_token = token

@@ -18,6 +18,12 @@ class Closing:
     tokens: Sequence[int]
     budget: int | None
 
+    def is_due(self, spent: int, in_mark: bool) -> bool:
+        """Whether the block must be closed now. A mark that has begun is the model's to finish, for a while."""
+        if self.budget is None or spent < self.budget:
+            return False
+        return not in_mark or spent >= self.budget + len(self.tokens)
+
 
 @dataclass(frozen=True, slots=True)
 class Guard:
@@ -41,13 +47,13 @@ class Steering:
         self._gap = MOST_GAP if waits else 0
         self._forced: deque[int] = deque()
 
-    def pick(self, sampler: Sampler, logits: Logits, thinking: bool, spent: int) -> int:
-        """The next token; `spent` tokens of thinking came so far.
+    def pick(self, sampler: Sampler, logits: Logits, thinking: bool, spent: int, in_mark: bool) -> int:
+        """The next token; `spent` tokens of thinking came so far, and the last may have begun a mark.
 
         Raises RuntimeError when the grammar's matcher fails, ArithmeticError like the sampler.
         """
         closing = self._closing
-        if closing is not None and thinking and closing.budget is not None and spent >= closing.budget:
+        if closing is not None and thinking and closing.is_due(spent, in_mark):
             self._close(closing)
         if self._forced:
             return self._forced.popleft()

@@ -51,6 +51,11 @@ class AnswerText:
         """The stop string that has ended the answer."""
         return self._visible.stop
 
+    @property
+    def in_mark(self) -> bool:
+        """The text so far may end with the beginning of a mark."""
+        return bool(self._held)
+
     def feed(self, piece: bytes) -> list[Part]:
         """What the next token's bytes release."""
         if self._reasoning is None:
