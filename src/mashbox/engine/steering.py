@@ -19,7 +19,7 @@ class Closing:
     budget: int | None
 
     def is_due(self, spent: int, in_mark: bool) -> bool:
-        """Whether the block must be closed now. A mark that has begun is the model's to finish, for a while."""
+        """Whether the block must be closed now. The model may finish a mark that it has begun."""
         if self.budget is None or spent < self.budget:
             return False
         return not in_mark or spent >= self.budget + len(self.tokens)
