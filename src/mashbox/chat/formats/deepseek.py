@@ -30,7 +30,6 @@ _FENCED = CallSyntax(
     head=lambda name: f"{_BEGIN}function{_SEPARATOR}{name}\n```json\n",
     tail=f"\n```{_END}",
     first=_ALL_BEGIN,
-    between="\n",
     last=_ALL_END,
 )
 _BARE = CallSyntax(

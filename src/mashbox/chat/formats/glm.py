@@ -29,7 +29,6 @@ _SYNTAX = ParameterSyntax(
     closer=_VALUE_END,
     before_closer="",
     after_value="\n",
-    between="\n",
     loose=True,  # newer models write none
 )
 

@@ -40,12 +40,9 @@ class CallSyntax:
     """From a call's start to its arguments, by the tool's name."""
     tail: str
     first: str = ""
-    between: str = ""
     last: str = ""
     before: str = ""
     """What may stand before everything."""
-    single: bool = False
-    """An answer makes one call only."""
 
     def constraint(self, tools: Sequence[Tool], choice: ToolChoice) -> Constraint:
         """See ToolFormat."""
@@ -56,8 +53,7 @@ class CallSyntax:
         for tool in tools:
             arguments = rules.add("args", schema_rule(soften(tool.parameters)))
             rules.add("call", sequence(quote(self.head(tool.name)), arguments, quote(self.tail)))
-        calls = rules.names("call")
-        body = f"({' | '.join(calls)})" if self.single else calls_rule(calls, quote(self.between))
+        body = one_of(rules.names("call"))
         before = f"{quote(self.before)}?" if self.before else ""
         return rules.text(sequence(before, quote(self.first), body, quote(self.last)))
 
@@ -157,10 +153,9 @@ def sequence(*parts: str) -> str:
     return " ".join(part for part in parts if part)
 
 
-def calls_rule(calls: Iterable[str], between: str) -> str:
-    """One call or more, with the rule `between` them."""
-    one = f"({' | '.join(calls)})"
-    return f"{one} ({sequence(between, one)})*"
+def one_of(calls: Iterable[str]) -> str:
+    """One call: small models that may make several go on for ever."""
+    return f"({' | '.join(calls)})"
 
 
 class Rules:

@@ -33,7 +33,6 @@ _SYNTAX = CallSyntax(
     head=lambda name: f"{_CHANNEL}commentary to={_NAMESPACE}{name} {_CONSTRAIN}json{_MESSAGE}",
     tail="",
     before=f"{_START}assistant",
-    single=True,
 )
 
 _HEADER_TEXT = re.compile(r"[^<\n]*")

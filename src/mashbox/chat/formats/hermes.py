@@ -24,7 +24,7 @@ def call_start(name: str) -> str:
     return f'{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": '
 
 
-_SYNTAX = CallSyntax(head=lambda name: f"{OPENER}\n{call_start(name)}", tail=f"}}\n{CLOSER}", between="\n")
+_SYNTAX = CallSyntax(head=lambda name: f"{OPENER}\n{call_start(name)}", tail=f"}}\n{CLOSER}")
 
 
 class Hermes:

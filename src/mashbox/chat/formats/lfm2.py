@@ -11,9 +11,9 @@ from mashbox.chat.formats.grammar import (
     Rules,
     Schema,
     Soften,
-    calls_rule,
     chosen,
     ladder,
+    one_of,
     quote,
     schema_rule,
     sequence,
@@ -76,8 +76,8 @@ def _grammar(tools: Sequence[Tool], soften: Soften) -> str:
     for tool in tools:
         arguments = _arguments(rules, soften(tool.parameters))
         rules.add("call", sequence(quote(f"{tool.name}("), arguments, quote(")")))
-    calls = calls_rule(rules.names("call"), quote(", "))
-    return rules.text(sequence(quote(f"{_OPENER}["), calls, quote(f"]{_CLOSER}")))
+    call = one_of(rules.names("call"))
+    return rules.text(sequence(quote(f"{_OPENER}["), call, quote(f"]{_CLOSER}")))
 
 
 def _arguments(rules: Rules, schema: Schema) -> str:

@@ -18,7 +18,6 @@ _TAG = "<|python_tag|>"
 _SYNTAX = CallSyntax(
     head=lambda name: f'{{"name": {json.dumps(name, ensure_ascii=False)}, "parameters": ',
     tail="}",
-    between="; ",
 )
 
 

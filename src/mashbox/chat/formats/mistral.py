@@ -18,7 +18,7 @@ from mashbox.engine.types import Constraint
 _OPENER, _ID, _ARGS = "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"
 _NAME = re.compile(r"[^\s\[{]*")
 
-_LIST = CallSyntax(head=call_start, tail="}", first=f"{_OPENER}[", between=", ", last="]")
+_LIST = CallSyntax(head=call_start, tail="}", first=f"{_OPENER}[", last="]")
 _EACH = CallSyntax(head=lambda name: f"{_OPENER}{name}{_ARGS}", tail="")
 
 

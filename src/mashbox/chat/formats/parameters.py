@@ -13,9 +13,9 @@ from mashbox.chat.formats.grammar import (
     Rules,
     Schema,
     Soften,
-    calls_rule,
     chosen,
     ladder,
+    one_of,
     quote,
     schema_rule,
     sequence,
@@ -67,7 +67,6 @@ class ParameterSyntax:
     before_closer: str
     """White space that stands between a value and its closer."""
     after_value: str
-    between: str
     loose: bool = False
     """Each line break may be left out."""
 
@@ -84,7 +83,7 @@ class ParameterSyntax:
             rules.add(
                 "call", sequence(self._literal(self.head(tool.name)), arguments, self._literal(self.tail))
             )
-        return rules.text(calls_rule(rules.names("call"), self._literal(self.between)))
+        return rules.text(one_of(rules.names("call")))
 
     def _literal(self, text: str) -> str:
         """The rule of the family's own text."""

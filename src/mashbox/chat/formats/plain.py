@@ -15,7 +15,7 @@ from mashbox.chat.formats.json_call import object_text, tool_names
 from mashbox.chat.types import Tool, ToolChoice
 from mashbox.engine.types import Constraint
 
-_SYNTAX = CallSyntax(head=lambda name: f"{OPENER}{call_start(name)}", tail=f"}}{CLOSER}", between="\n")
+_SYNTAX = CallSyntax(head=lambda name: f"{OPENER}{call_start(name)}", tail=f"}}{CLOSER}")
 
 _INTRODUCTION = "You can use tools. Each line below describes one tool and the JSON schema of its arguments."
 _INSTRUCTION = f"""\

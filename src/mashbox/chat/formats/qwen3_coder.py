@@ -47,7 +47,6 @@ _SYNTAX = ParameterSyntax(
     closer="</parameter>",
     before_closer="\n",
     after_value="\n",
-    between="\n",
 )
 
 
