@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -136,3 +137,14 @@ def test_a_grammar_that_does_not_compile_ends_its_request_only(line: Line) -> No
 def test_the_end_of_the_stream_ends_the_process(line: Line) -> None:
     line._ours.shutdown(socket.SHUT_WR)
     line.until(lambda: line.left == [0])
+
+
+def test_events_that_cannot_be_sent_end_the_worker() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        left: list[int] = []
+        outbox = Outbox(theirs, leave=left.append)
+        unsendable: Any = object()
+        outbox.post([unsendable])
+        outbox.close()
+        assert left == [1]

@@ -62,8 +62,9 @@ class Outbox:
     takes as long as everything else that the engine does between two calls of the library.
     """
 
-    def __init__(self, stream: socket.socket) -> None:
+    def __init__(self, stream: socket.socket, leave: Callable[[int], object] = os._exit) -> None:
         self._stream = stream
+        self._leave = leave
         self._lock = threading.Lock()
         self._posts: SimpleQueue[Sequence[WorkerEvent] | None] = SimpleQueue()
         self._poster = threading.Thread(target=self._send_posts, daemon=True)
@@ -79,8 +80,13 @@ class Outbox:
         self._poster.join()
 
     def _send_posts(self) -> None:
-        while (events := self._posts.get()) is not None:
-            self.send(events)
+        """A bug here ends the process: a mute worker would look well."""
+        try:
+            while (events := self._posts.get()) is not None:
+                self.send(events)
+        except Exception:
+            log.exception("the worker cannot send its events")
+            self._leave(1)
 
     def send(self, events: Sequence[WorkerEvent]) -> None:
         """Send events now."""
@@ -89,7 +95,7 @@ class Outbox:
             with self._lock:
                 self._stream.sendall(frame)
         except OSError:
-            os._exit(0)
+            self._leave(0)
 
 
 class Inbox:
