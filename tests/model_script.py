@@ -167,6 +167,23 @@ class ScriptedModel:
         del self._tokens[slot][length:]
         return True
 
+    def shortest(self, slot: int) -> int:
+        return 0
+
+    def positions(self, slot: int) -> tuple[int, int]:
+        last = len(self._tokens[slot]) - 1
+        return min(0, last), last
+
+    def state_size(self, slot: int, partial: bool) -> int:
+        return 4 * len(self._tokens[slot])
+
+    def save(self, slot: int, partial: bool, into: memoryview) -> None:
+        into[:] = np.array(self._tokens[slot], np.int32).tobytes()
+
+    def restore(self, slot: int, partial: bool, image: memoryview) -> None:
+        assert not self._tokens[slot]
+        self._tokens[slot] = np.frombuffer(image, np.int32).tolist()
+
     def _text(self, tokens: Sequence[int]) -> str:
         return b"".join(self.vocabulary.literals[token] for token in tokens).decode("utf-8", "replace")
 

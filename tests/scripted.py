@@ -121,3 +121,20 @@ class ScriptedBackend:
     def trim(self, slot: int, length: int) -> bool:
         del self._tokens[slot][length:]
         return True
+
+    def shortest(self, slot: int) -> int:
+        return 0
+
+    def positions(self, slot: int) -> tuple[int, int]:
+        last = len(self._tokens[slot]) - 1
+        return min(0, last), last
+
+    def state_size(self, slot: int, partial: bool) -> int:
+        return 2 * len(self._tokens[slot])
+
+    def save(self, slot: int, partial: bool, into: memoryview) -> None:
+        into[:] = np.array(self._tokens[slot], np.uint16).tobytes()
+
+    def restore(self, slot: int, partial: bool, image: memoryview) -> None:
+        assert not self._tokens[slot]
+        self._tokens[slot] = np.frombuffer(image, np.uint16).tolist()

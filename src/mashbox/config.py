@@ -33,6 +33,12 @@ class ModelConfig:
     rope_scaling: str = "auto"
     prefill_chunk: int = PREFILL_CHUNK
     prefill_rows: int = PREFILL_ROWS
+    cache_ram_mib: int = 0
+    """Most host memory for saved prompt states; 0 saves none."""
+    exact: bool = False
+    """Cached and batched answers equal cold and lone ones, to the bit."""
+    decode_rows: int = 1
+    """Most rows of one decode call in exact mode: what a certificate allows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,3 +70,34 @@ class Backend(Protocol):
     def trim(self, slot: int, length: int) -> bool:
         """Cut a slot's state back to its first `length` tokens; False: it cannot, the slot is now empty."""
         ...
+
+    def shortest(self, slot: int) -> int:
+        """The shortest length, 0 aside, that the slot's state can be cut back to now.
+
+        0 where any will do; the state's own length where it cannot be cut.
+        """
+        ...
+
+    def positions(self, slot: int) -> tuple[int, int]:
+        """The first and the last position that every part of a slot's state holds; (-1, -1) when empty."""
+        ...
+
+    def state_size(self, slot: int, partial: bool) -> int:
+        """Bytes that `save` of a slot's state takes now."""
+        ...
+
+    def save(self, slot: int, partial: bool, into: memoryview) -> None:
+        """Write a slot's state into exactly `state_size` bytes.
+
+        A `partial` image is only what cannot be cut back (sliding windows, recurrent state); the rest stays
+        in the slot. Raises RuntimeError; the slot is unchanged.
+        """
+        ...
+
+    def restore(self, slot: int, partial: bool, image: memoryview) -> None:
+        """Put an image into a slot; the same bytes give the same results, to the bit.
+
+        A whole image needs an empty slot. A partial one of length n goes onto a state that holds the same
+        first n tokens, and `trim(slot, n)` has to follow. Raises RuntimeError; the slot is then empty.
+        """
+        ...

@@ -14,7 +14,9 @@ from typing import Literal
 
 from mashbox.engine.supervisor import Supervisor
 from mashbox.engine.types import (
+    EMPTY_CACHE,
     Accepted,
+    CacheReport,
     Cancel,
     Count,
     Counted,
@@ -62,6 +64,9 @@ class EngineStatus:
     worker_restarts: int
     facts: ModelFacts | None
     progress: float
+    kv_tokens: int = 0
+    """Tokens that the requests in slots hold, at most half a second old."""
+    cache: CacheReport = EMPTY_CACHE
 
 
 class EventStream:
@@ -150,6 +155,8 @@ class EngineClient:
             worker_restarts=worker.restarts,
             facts=worker.facts,
             progress=worker.progress,
+            kv_tokens=worker.kv_tokens,
+            cache=worker.cache,
         )
 
     def drain(self) -> None:

@@ -153,6 +153,8 @@ class LlamaBackend:
         params.n_batch = params.n_ubatch = max(config.prefill_rows, config.slots)
         params.n_threads = params.n_threads_batch = config.threads
         params.kv_unified = False
+        # Kept whole, a window's cells lie in order of position, so that a restored state computes the same.
+        params.swa_full = config.exact
         params.flash_attn_type = FLASH_ATTN[config.flash_attn]
         params.type_k = CACHE_TYPES[config.cache_type_k]
         params.type_v = CACHE_TYPES[config.cache_type_v]
@@ -196,7 +198,27 @@ class LlamaBackend:
                 or lib.llama_model_is_recurrent(self._model)
                 or lib.llama_model_is_hybrid(self._model)
             ),
+            exact=config.exact,
+            decode_rows=config.decode_rows if config.exact else 0,
+            experts=self._read_number("expert_count"),
+            expert_layers=self._expert_layers(),
         )
+
+    def _read_number(self, name: str) -> int:
+        """A whole number of the model's own settings; 0 when it has none of that name."""
+        found: list[str] = []
+        for key in ("general.architecture", f"{{architecture}}.{name}"):
+            buffer = ctypes.create_string_buffer(256)
+            key = key.format(architecture=found[0] if found else "")
+            if lib.llama_model_meta_val_str(self._model, key.encode(), buffer, len(buffer)) < 0:
+                return 0
+            found.append(buffer.value.decode("utf-8", "replace"))
+        return int(found[1]) if found[1].isdecimal() else 0
+
+    def _expert_layers(self) -> int:
+        if not self._read_number("expert_count"):
+            return 0
+        return self._read_number("block_count") - self._read_number("leading_dense_block_count")
 
     @staticmethod
     def _read_text(function: Any, *args: Any) -> str:
@@ -330,6 +352,45 @@ class LlamaBackend:
                 return True
         lib.llama_memory_seq_rm(self._memory, slot, -1, -1)
         return length == 0
+
+    def shortest(self, slot: int) -> int:
+        """See `Backend`. What a window has forgotten is needed by what would come right after a cut."""
+        first, last = self.positions(slot)
+        if last < 0 or self.facts.can_trim:
+            return 0
+        if not self._window:
+            return last + 1
+        return 0 if first == 0 else min(first + self._window, last + 1)
+
+    def positions(self, slot: int) -> tuple[int, int]:
+        """See `Backend`."""
+        first = int(lib.llama_memory_seq_pos_min(self._memory, slot))
+        return first, int(lib.llama_memory_seq_pos_max(self._memory, slot))
+
+    def state_size(self, slot: int, partial: bool) -> int:
+        """See `Backend`."""
+        return int(lib.llama_state_seq_get_size_ext(self._context, slot, self._flags(partial)))
+
+    def save(self, slot: int, partial: bool, into: memoryview) -> None:
+        """See `Backend`."""
+        self._log.forget()
+        size, target = len(into), (ctypes.c_uint8 * len(into)).from_buffer(into)
+        flags = self._flags(partial)
+        if lib.llama_state_seq_get_data_ext(self._context, target, size, slot, flags) != size:
+            raise RuntimeError(f"cannot save a state of {size} bytes: {self._log.reason()}")
+
+    def restore(self, slot: int, partial: bool, image: memoryview) -> None:
+        """See `Backend`. The library empties its target before it reads, so a failure leaves nothing."""
+        self._log.forget()
+        size, source = len(image), (ctypes.c_uint8 * len(image)).from_buffer(image)
+        flags = self._flags(partial)
+        if lib.llama_state_seq_set_data_ext(self._context, source, size, slot, flags) != size:
+            lib.llama_memory_seq_rm(self._memory, slot, -1, -1)
+            raise RuntimeError(f"cannot restore a state of {size} bytes: {self._log.reason()}")
+
+    @staticmethod
+    def _flags(partial: bool) -> int:
+        return int(lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if partial else lib.LLAMA_STATE_SEQ_FLAGS_NONE)
 
     def close(self) -> None:
         """Free the model. Nothing may be called after it; a worker simply ends."""

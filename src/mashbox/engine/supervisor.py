@@ -21,6 +21,8 @@ import msgspec
 from mashbox.config import WorkerConfig
 from mashbox.engine import ipc
 from mashbox.engine.types import (
+    EMPTY_CACHE,
+    CacheReport,
     Command,
     Heartbeat,
     LoadFailed,
@@ -62,6 +64,10 @@ class WorkerStatus:
     progress: float = 0.0
     facts: ModelFacts | None = None
     error: str | None = None
+    kv_tokens: int = 0
+    """Tokens that the requests in slots held at the last heartbeat."""
+    cache: CacheReport = EMPTY_CACHE
+    """Of the present worker."""
 
 
 class Listener(Protocol):
@@ -161,7 +167,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         self._last_beat, self._heard = time.monotonic(), False
         self._last_step = (0, self._last_beat)
-        self._update(pid=process.pid, progress=0.0)
+        self._update(pid=process.pid, progress=0.0, kv_tokens=0, cache=EMPTY_CACHE)
         self._transport, _ = await loop.create_connection(
             lambda: ipc.EventReceiver(self._receive, ended.set), sock=ours
         )
@@ -228,6 +234,8 @@ class Supervisor:
             match event:
                 case Heartbeat():
                     self._beat(event)
+                case CacheReport():
+                    self._update(cache=event)
                 case Loading():
                     self._update(progress=event.fraction)
                 case Ready():
@@ -243,6 +251,8 @@ class Supervisor:
             self._listener.receive(requests)
 
     def _beat(self, beat: Heartbeat) -> None:
+        if beat.kv_tokens != self.status.kv_tokens:
+            self._update(kv_tokens=beat.kv_tokens)
         idle = beat.running == 0 and beat.waiting == 0
         if idle or beat.step != self._last_step[0]:
             self._last_step = (beat.step, self._last_beat)

@@ -105,6 +105,11 @@ class Submit(msgspec.Struct, frozen=True, array_like=True, tag="submit"):
     reasoning: Reasoning | None = None
     constraint: Constraint | None = None
     visible: tuple[str, ...] = ()
+    tenant: str = ""
+    """Whose request it is: cached prompts are used within one tenant only."""
+    branches: tuple[int, ...] = ()
+    """Where other prompts may go on differently: characters from the start of the segments' joined texts,
+    ascending. A hint; needed where a state cannot be cut back."""
 
 
 class Count(msgspec.Struct, frozen=True, array_like=True, tag="count"):
@@ -218,6 +223,14 @@ class ModelFacts(msgspec.Struct, frozen=True):
     """The library's version and the CPU features it uses."""
     can_trim: bool
     """Whether a sequence's state can be cut back to any shorter length."""
+    exact: bool = False
+    """Only prefilled blocks are reused, and decode calls have at most `decode_rows` rows."""
+    decode_rows: int = 0
+    """Most rows of one decode call in exact mode; 0: any number."""
+    experts: int = 0
+    """Experts of each mixture-of-experts layer; 0 for a dense model."""
+    expert_layers: int = 0
+    """Layers with routed experts."""
 
 
 class Loading(msgspec.Struct, frozen=True, array_like=True, tag="loading"):
@@ -244,6 +257,26 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat"):
     step: int
     running: int
     waiting: int
+    kv_tokens: int = 0
+    """Tokens that the requests in slots hold now."""
 
 
-WorkerEvent = RequestEvent | Loading | Ready | LoadFailed | Heartbeat
+class CacheReport(msgspec.Struct, frozen=True, array_like=True, tag="cache"):
+    """What the prompt cache holds in host memory; sent when it has changed. Counts are since the start."""
+
+    states: int = 0
+    """Saved states."""
+    host_bytes: int = 0
+    """Of saved states with their snapshots, each counted once."""
+    snapshot_bytes: int = 0
+    """Of the slots' snapshots that no saved state has."""
+    evictions: int = 0
+    """States removed to stay under the cap."""
+    dropped: int = 0
+    """States that failed a check before or after they were restored."""
+
+
+EMPTY_CACHE = CacheReport()
+
+
+WorkerEvent = RequestEvent | Loading | Ready | LoadFailed | Heartbeat | CacheReport
