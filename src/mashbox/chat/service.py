@@ -117,6 +117,7 @@ class ChatService:
             prompt.reasoning,
             prompt.constraint,
             prompt.visible,
+            branches=prompt.branches,
         )
         return Answer(await self._engine.submit(command), prompt.parser, options.stop)
 

@@ -49,6 +49,8 @@ class Generation:
     """Tokens generated inside a thinking block, closers included."""
     next_token: int = -1
     """The newest token, sampled but not yet fed to the model."""
+    branches: tuple[int, ...] = ()
+    """Lengths, in tokens, up to which other prompts may be the same: multiples of the grid, ascending."""
 
     def usage(self) -> Usage:
         """Counts and times so far."""

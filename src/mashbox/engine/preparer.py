@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mashbox.engine.backend import Backend
+from mashbox.engine.branches import branch_lengths
 from mashbox.engine.constraint import Grammars
 from mashbox.engine.core import Generation
 from mashbox.engine.sampling import Sampler
@@ -38,6 +39,7 @@ class Preparer:
             arrived=arrived,
             steering=steering,
             literals=self._literals(command.visible, reasoning),
+            branches=branch_lengths(self._backend, command.segments, prompt, command.branches),
         )
 
     def _steering(self, command: Submit, reasoning: Reasoning | None) -> Steering | None:
