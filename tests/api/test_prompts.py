@@ -94,9 +94,9 @@ class Recorder(EngineClient):
         super().__init__(supervisor)
         self.commands: list[Submit] = []
 
-    async def submit(self, command: Submit) -> EventStream:
+    async def submit(self, command: Submit, begun: float | None = None) -> EventStream:
         self.commands.append(command)
-        return await super().submit(command)
+        return await super().submit(command, begun)
 
 
 class Running:
