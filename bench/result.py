@@ -13,6 +13,7 @@ from bench.config import Setup
 from bench.engine_share import EngineShare
 from bench.limits import Limits
 from bench.load import Route
+from bench.lookup import LookupTime
 from bench.machine import Machine
 from bench.model import Work
 from bench.report import Row, number, table
@@ -33,6 +34,7 @@ class Result:
     ceilings: Mapping[str, float]
     """The most this machine allows, by the row's title, in the row's unit."""
     engine_shares: Sequence[EngineShare]
+    lookups: Sequence[LookupTime]
 
     def text(self) -> str:
         """The report."""
@@ -43,6 +45,7 @@ class Result:
                 table(self.rows, self._names),
                 self._limits_text(),
                 self._share_text(),
+                self._lookup_text(),
             ]
         )
 
@@ -82,4 +85,13 @@ class Result:
         return "\n".join(
             f"our engine's time outside the library, {share.streams} stream(s): {share.outside:.1%} of a step"
             for share in self.engine_shares
+        )
+
+    def _lookup_text(self) -> str:
+        if not self.lookups:
+            return "our lookup of a prompt: not measured"
+        return "\n".join(
+            f"our lookup of a prompt among {lookup.states:,} {lookup.kind} of {lookup.tokens:,} tokens: "
+            f"{lookup.median * 1e3:.3f} ms, at most {lookup.longest * 1e3:.3f} ms"
+            for lookup in self.lookups
         )
