@@ -229,6 +229,7 @@ def run(
                 cache_type_v=cache_type_v.value,
                 flash_attn=flash_attn.value,
                 rope_scaling=rope_scaling,
+                cache_ram_mib=cache_ram,
             ),
             log_level=log_level.value,
         ),
