@@ -22,10 +22,11 @@ from bench.load import Client, Route
 from bench.lookup import measure_lookups
 from bench.machine import describe
 from bench.measure import Scenario
-from bench.model import Work, read_work, requantize
+from bench.model import Work, has_chat_template, read_work, requantize
 from bench.ours import Exact, check_exact
 from bench.process import Launch, Server
 from bench.procfs import check_linux
+from bench.prompts import TEMPLATE
 from bench.result import Result
 from bench.suite import FULL, NO_PEER, QUICK, SPEED, Part, Sizes, build, check_counts
 from mashbox.catalog.entries import DEFAULT_MODEL
@@ -59,6 +60,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a short run that shows that everything works")
     parser.add_argument("--ctx", type=int, default=4096, help="tokens per slot (default 4096)")
     parser.add_argument("--slots", type=int, default=8, help="slots on both sides (default 8)")
+    parser.add_argument("--cache-ram", type=int, metavar="MIB", help="our server's; default: its own default")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="default: one per core")
     parser.add_argument(
         "--route",
@@ -106,7 +108,7 @@ def run(options: argparse.Namespace) -> Result:
     machine = describe()
     print("\n".join(machine.lines()), flush=True)
     folder = peer.bench_dir()
-    setup = Setup(_model(options.model, folder), options.ctx, options.slots, options.threads)
+    setup = _setup(options, folder)
     sizes = QUICK if options.quick else FULL
     parts = _wanted(options)
     work, limits = read_work(setup.model), measure_limits(setup.threads, folder)
@@ -128,6 +130,13 @@ def run(options: argparse.Namespace) -> Result:
         engine_shares=_shares(setup, sizes) if Part.SHARE in parts else [],
         lookups=measure_lookups(sizes.states, sizes.state_tokens) if Part.LOOKUP in parts else [],
     )
+
+
+def _setup(options: argparse.Namespace, folder: Path) -> Setup:
+    model = _model(options.model, folder)
+    plain = options.route is Route.CHAT and not has_chat_template(model)
+    template = TEMPLATE if plain else None
+    return Setup(model, options.ctx, options.slots, options.threads, options.cache_ram, template)
 
 
 def _shares(setup: Setup, sizes: Sizes) -> list[EngineShare]:

@@ -30,6 +30,10 @@ def launch(setup: Setup, logs: Path, exact: Exact | None = None) -> Launch:
     port = free_port()
     command = [sys.executable, "-m", "mashbox", "run", str(setup.model), "--port", str(port)]
     command += ["--ctx", str(setup.context), "--slots", str(setup.slots), "--threads", str(setup.threads)]
+    if setup.cache_ram is not None:
+        command += ["--cache-ram", str(setup.cache_ram)]
+    if setup.chat_template is not None:
+        command += ["--chat-template", str(setup.chat_template)]
     if exact is None:
         return Launch("ours", command, port, logs / "ours.log", {}, must_reuse=True)
     name = f"ours-{exact.value}"

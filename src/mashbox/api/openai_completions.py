@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mashbox.api.openai_answer import FINISH_REASONS, AnswerHead, failed_end, new_head, chat_usage
+from mashbox.api.openai_answer import FINISH_REASONS, AnswerHead, chat_usage, failed_end, new_head
 from mashbox.api.reply import stream_reply, whole_reply
 from mashbox.api.settings import ServeConfig
 from mashbox.api.text_frame import HOLE, TextFrame

@@ -1,0 +1,107 @@
+"""Which scenarios a run has, which servers it starts, and the lookup by itself."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from pathlib import Path
+
+import pytest
+from bench import __main__ as command
+from bench import peer
+from bench.config import Setup
+from bench.errors import BenchError
+from bench.lookup import measure_lookups
+from bench.model import has_chat_template
+from bench.ours import Exact, launch
+from bench.prompts import TEMPLATE
+from bench.suite import FULL, NO_PEER, QUICK, SPEED, Part, Sizes, build
+
+from mashbox.engine.host_cache import HostCache
+from mashbox.engine.states import NOTHING, Reuse, SavedState
+
+SETUP = Setup(Path("/models/one.gguf"), context=4096, slots=8, threads=2)
+
+
+@pytest.mark.parametrize("sizes", [FULL, QUICK], ids=["full", "quick"])
+def test_every_part_with_servers_has_a_scenario(sizes: Sizes) -> None:
+    for part in set(Part) - NO_PEER:
+        assert build({part}, sizes, 8, 500)
+    titles = [scenario.title for scenario in build(set(Part), sizes, 8, 500)]
+    assert len(set(titles)) == len(titles) == len(sizes.streams) + 5
+
+
+def test_parts_without_servers_have_none() -> None:
+    assert build(NO_PEER, FULL, 8, 500) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ([], frozenset(Part)),
+        (["--quick"], frozenset(Part)),
+        (["--only", "sessions,second-turn"], {Part.SESSIONS, Part.SECOND_TURN}),
+        (["--self-test"], frozenset(Part) - NO_PEER),
+        (["--exact"], SPEED),
+        (["--exact", "uncertified", "--only", "return"], {Part.RETURN}),
+    ],
+)
+def test_wanted_parts(line: list[str], parts: frozenset[Part]) -> None:
+    assert command._wanted(command._parse(line)) == parts
+
+
+@pytest.mark.parametrize("line", [["--only", "speed"], ["--exact", "very"], ["--exact", "--self-test"]])
+def test_wrong_options_are_told(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command._parse(line)
+    assert ended.value.code == 2
+    assert line[0] in capsys.readouterr().err
+
+
+def test_exact_mode_is_measured_against_our_default() -> None:
+    left, right = command._launches(SETUP, command._parse(["--exact"]))
+    assert (left.name, right.name) == ("ours-certified", "ours")
+    assert left.command[0] == right.command[0] == sys.executable
+    assert "--exact" in left.command
+    assert "--exact" not in right.command
+
+
+def test_without_a_certificate_the_cache_directory_is_another(tmp_path: Path) -> None:
+    assert launch(SETUP, tmp_path, Exact.UNCERTIFIED).env["MASHBOX_CACHE"].startswith(str(tmp_path))
+    assert not launch(SETUP, tmp_path, Exact.CERTIFIED).env
+
+
+def test_our_host_cache_can_be_given() -> None:
+    given = launch(Setup(SETUP.model, 4096, 8, 2, cache_ram=512), Path("logs")).command
+    assert given[-2:] == ["--cache-ram", "512"]
+    assert "--cache-ram" not in launch(SETUP, Path("logs")).command
+
+
+def test_both_sides_get_the_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer, "ensure_built", lambda: Path("llama-server"))
+    setup = Setup(SETUP.model, 4096, 8, 2, chat_template=TEMPLATE)
+    left, right = command._launches(setup, command._parse([]))
+    assert left.command[-2:] == ["--chat-template", str(TEMPLATE)]
+    assert right.command[-2:] == ["--chat-template-file", str(TEMPLATE)]
+
+
+@pytest.mark.parametrize(("header", "found"), [(b"chat_template", True), (b"chat_templatf", False)])
+def test_whether_a_file_has_a_template(tmp_path: Path, header: bytes, found: bool) -> None:
+    name = b"tokenizer." + header
+    (tmp_path / "a.gguf").write_bytes(b"GGUF" + len(name).to_bytes(8, "little") + name + bytes(8))
+    assert has_chat_template(tmp_path / "a.gguf") is found
+
+
+def test_lookups_find_what_there_is() -> None:
+    times = measure_lookups(40, 600)
+    assert len({time.kind for time in times}) == 2
+    assert all(0 < time.median <= time.longest for time in times)
+
+
+def test_a_lookup_that_finds_nothing_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(cache: HostCache, prompt: array[int], tenant: str) -> tuple[SavedState | None, Reuse]:
+        return None, NOTHING
+
+    monkeypatch.setattr(HostCache, "find", find)
+    with pytest.raises(BenchError, match="where a state shares"):
+        measure_lookups(40, 600)
