@@ -5,12 +5,17 @@ from __future__ import annotations
 import http.client
 import json
 import sys
+import time
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from bench.config import Setup
 from bench.errors import BenchError
 from bench.process import HOST, Launch, free_port
+
+WEIGHTS_S = 300.0
+"""How long the server may read its weights to know which they are."""
 
 
 class Exact(Enum):
@@ -44,14 +49,24 @@ def launch(setup: Setup, logs: Path, exact: Exact | None = None) -> Launch:
 
 def check_exact(port: int, exact: Exact) -> None:
     """Raise BenchError unless the server says of its certification what it should."""
+    deadline = time.monotonic() + WEIGHTS_S
+    # Which certificate holds is known once the weights have been read through.
+    while (health := _health(port))["component_set_sha"] is None:
+        if time.monotonic() > deadline:
+            raise BenchError(f"The server does not know its weights after {WEIGHTS_S:.0f} s.")
+        time.sleep(0.1)
+    if health["certification"] != exact.certification:
+        raise BenchError(
+            f"The server's certification is {health['certification']!r}, not {exact.certification!r}; a "
+            "certificate comes from `mashbox certify MODEL` with the settings of the command line above."
+        )
+
+
+def _health(port: int) -> dict[str, Any]:
     connection = http.client.HTTPConnection(HOST, port, timeout=5)
     try:
         connection.request("GET", "/health")
-        said = json.loads(connection.getresponse().read())["certification"]
+        health: dict[str, Any] = json.loads(connection.getresponse().read())
+        return health
     finally:
         connection.close()
-    if said != exact.certification:
-        raise BenchError(
-            f"The server's certification is {said!r}, not {exact.certification!r}; a certificate comes "
-            "from `mashbox certify MODEL` with the settings of the command line above."
-        )

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import threading
 from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -13,7 +18,7 @@ from bench.config import Setup
 from bench.errors import BenchError
 from bench.lookup import measure_lookups
 from bench.model import has_chat_template
-from bench.ours import Exact, launch
+from bench.ours import Exact, check_exact, launch
 from bench.prompts import TEMPLATE
 from bench.suite import FULL, NO_PEER, QUICK, SPEED, Part, Sizes, build
 
@@ -69,6 +74,52 @@ def test_exact_mode_is_measured_against_our_default() -> None:
 def test_without_a_certificate_the_cache_directory_is_another(tmp_path: Path) -> None:
     assert launch(SETUP, tmp_path, Exact.UNCERTIFIED).env["MASHBOX_CACHE"].startswith(str(tmp_path))
     assert not launch(SETUP, tmp_path, Exact.CERTIFIED).env
+
+
+@contextmanager
+def reporting(*healths: dict[str, str | None]) -> Iterator[int]:
+    """The port of a server with these health reports, one after another."""
+    left = list(healths)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps(left.pop(0)).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+UNKNOWN = {"component_set_sha": None, "certification": "none"}
+KNOWN = {"component_set_sha": "a", "certification": "none"}
+PASSED = {"component_set_sha": "a", "certification": "passed"}
+
+
+@pytest.mark.parametrize(
+    ("exact", "healths", "refused"),
+    [
+        (Exact.CERTIFIED, [UNKNOWN, PASSED], False),
+        (Exact.CERTIFIED, [KNOWN], True),
+        (Exact.UNCERTIFIED, [KNOWN], False),
+        (Exact.UNCERTIFIED, [UNKNOWN, PASSED], True),
+    ],
+)
+def test_the_certification_is_checked(
+    exact: Exact, healths: list[dict[str, str | None]], refused: bool
+) -> None:
+    expected = pytest.raises(BenchError, match="certification is") if refused else nullcontext()
+    with reporting(*healths) as port, expected:
+        check_exact(port, exact)
 
 
 def test_our_host_cache_can_be_given() -> None:
