@@ -112,11 +112,11 @@ def run(options: argparse.Namespace) -> Result:
     sizes = QUICK if options.quick else FULL
     parts = _wanted(options)
     work, limits = read_work(setup.model), measure_limits(setup.threads, folder)
-    launches = _launches(setup, options)
+    launches = _launches(setup, options) if parts - NO_PEER else ()
     for launch in launches:
         print(f"{launch.name}: {shlex.join(launch.command)}", flush=True)
     start = partial(_start, launches, options.route)
-    scenarios, idle = _prepare(start, parts, sizes, options) if parts - NO_PEER else ([], {})
+    scenarios, idle = _prepare(start, parts, sizes, options) if launches else ([], {})
     return Result(
         machine=machine,
         setup=setup,
@@ -181,9 +181,7 @@ def _launches(setup: Setup, options: argparse.Namespace) -> tuple[Launch, Launch
 
 
 @contextmanager
-def _start(
-    launches: tuple[Launch, Launch], route: Route, ours_first: bool = True
-) -> Iterator[tuple[Side, Side]]:
+def _start(launches: Sequence[Launch], route: Route, ours_first: bool = True) -> Iterator[tuple[Side, Side]]:
     """Both servers, started and warm, until the block ends."""
     with ExitStack() as stack:
         order = launches if ours_first else launches[::-1]

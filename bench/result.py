@@ -21,7 +21,10 @@ from bench.report import Row, number, table
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """`commands` are the full command lines by side, ours first; `idle` parts of one core used while idle."""
+    """`commands` are the full command lines by side, ours first; `idle` parts of one core used while idle.
+
+    Both are empty, as the rows are, when no server was needed.
+    """
 
     machine: Machine
     setup: Setup
@@ -42,7 +45,7 @@ class Result:
             [
                 "\n".join(self.machine.lines()),
                 "\n".join(f"{name}: {command}" for name, command in self.commands.items()),
-                table(self.rows, self._names),
+                table(self.rows, self._names) if self.rows else "nothing was asked of a server",
                 self._limits_text(),
                 self._share_text(),
                 self._lookup_text(),
@@ -64,7 +67,6 @@ class Result:
 
     def _limits_text(self) -> str:
         limits, work = self.limits, self.work
-        left, right = self._names
         lines = [
             f"memory: {limits.read_bytes / 1e9:.1f} GB/s read; float32 product: "
             f"{limits.f32_flops / 1e9:,.0f} GFLOP/s; int8 instructions: {limits.int8_flops / 1e9:,.0f} Gop/s",
@@ -72,7 +74,7 @@ class Result:
         ]
         for row in self.rows:
             if row.title in self.ceilings:
-                most = self.ceilings[row.title]
+                most, (left, right) = self.ceilings[row.title], self._names
                 lines.append(
                     f"{row.title}: at most {number(most)} {row.unit}; {left} reaches "
                     f"{row.ours.median / most:.0%}, {right} {row.peer.median / most:.0%}"

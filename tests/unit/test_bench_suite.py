@@ -10,14 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from bench import __main__ as command
 from bench import peer
 from bench.config import Setup
 from bench.errors import BenchError
+from bench.limits import Limits
 from bench.lookup import measure_lookups
-from bench.model import has_chat_template
+from bench.machine import Machine
+from bench.model import Work, has_chat_template
 from bench.ours import Exact, check_exact, launch
 from bench.prompts import TEMPLATE
 from bench.suite import FULL, NO_PEER, QUICK, SPEED, Part, Sizes, build
@@ -141,6 +144,20 @@ def test_whether_a_file_has_a_template(tmp_path: Path, header: bytes, found: boo
     name = b"tokenizer." + header
     (tmp_path / "a.gguf").write_bytes(b"GGUF" + len(name).to_bytes(8, "little") + name + bytes(8))
     assert has_chat_template(tmp_path / "a.gguf") is found
+
+
+def test_the_lookup_needs_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> NoReturn:
+        raise AssertionError("no launch is needed")
+
+    monkeypatch.setattr(command, "_launches", stop)
+    monkeypatch.setattr(command, "_model", lambda path, folder: SETUP.model)
+    monkeypatch.setattr(command, "describe", lambda: Machine("x", 2, (), 24.0, "6", "3.11", 0.0))
+    monkeypatch.setattr(command, "read_work", lambda path: Work(1000, 100, 10, 4, 2, 4, True))
+    monkeypatch.setattr(command, "measure_limits", lambda threads, folder: Limits(1e5, 1e5, 2e5))
+    report = command.run(command._parse(["--quick", "--only", "lookup"])).text()
+    assert "nothing was asked of a server" in report
+    assert "among 100 states with snapshots of 1,000 tokens" in report
 
 
 def test_lookups_find_what_there_is() -> None:
