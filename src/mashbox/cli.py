@@ -1,9 +1,8 @@
-"""The command line. Each option is declared here, once."""
+"""The command line. Each option is declared once: here, or in `options.py` when several commands have it."""
 
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections.abc import Callable
 from enum import Enum
@@ -31,13 +30,28 @@ from mashbox.catalog.memory import (
 from mashbox.catalog.progress import reporter_for
 from mashbox.catalog.recommended import recommended_sampling
 from mashbox.catalog.resolve import ResolvedModel, list_models, pull, resolve
+from mashbox.certification import certify, exact_model
+from mashbox.certification_view import ProgressView, show_certificate
 from mashbox.chat.formats.choose import FORMAT_NAMES
 from mashbox.chat.template import ChatTemplate
 from mashbox.chat.template_source import load_template_file
 from mashbox.config import PREFILL_ROWS, ModelConfig, WorkerConfig
+from mashbox.engine.certificate import FULL_CONTEXT
+from mashbox.engine.certify.messages import GATE_SLOTS
 from mashbox.engine.types import ModelFacts, Sampling
 from mashbox.errors import ConfigError
 from mashbox.http.sse import DEFAULT_LIMITS, StreamLimits
+from mashbox.options import (
+    CacheType,
+    CacheTypeK,
+    CacheTypeV,
+    FlashAttention,
+    GpuLayers,
+    ModelName,
+    RopeScaling,
+    Threads,
+    layer_count,
+)
 
 app = typer.Typer(
     help="A private AI box on one machine.",
@@ -68,28 +82,6 @@ def _fail(message: str) -> NoReturn:
     raise typer.Exit(CONFIG_ERROR)
 
 
-class CacheType(str, Enum):
-    """Number formats of the KV cache."""
-
-    F32 = "f32"
-    F16 = "f16"
-    BF16 = "bf16"
-    Q8_0 = "q8_0"
-    Q5_1 = "q5_1"
-    Q5_0 = "q5_0"
-    Q4_1 = "q4_1"
-    Q4_0 = "q4_0"
-    IQ4_NL = "iq4_nl"
-
-
-class FlashAttention(str, Enum):
-    """Flash attention settings."""
-
-    AUTO = "auto"
-    ON = "on"
-    OFF = "off"
-
-
 class LogLevel(str, Enum):
     """How much is logged."""
 
@@ -97,27 +89,6 @@ class LogLevel(str, Enum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
-
-
-ModelName = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL",
-        help="A name from `mashbox list`, a path to a .gguf file, or hf:owner/repo[:file or quant].",
-    ),
-]
-
-
-def _check_gpu_layers(value: str) -> str:
-    if value != "auto" and not value.isdecimal():
-        raise typer.BadParameter("use auto or a number of layers, such as 0 or 24")
-    return value
-
-
-def _check_rope_scaling(value: str) -> str:
-    if not re.fullmatch(r"auto|none|(linear|yarn):([1-9]\d*(\.\d+)?)", value):
-        raise typer.BadParameter("use auto, none, linear:FACTOR or yarn:FACTOR, such as yarn:4")
-    return value
 
 
 def _check_tool_format(value: str | None) -> str | None:
@@ -153,33 +124,20 @@ def run(
             "Default: a quarter of what stays free, at most 8192.",
         ),
     ] = None,
-    threads: Annotated[
-        int | None,
-        typer.Option(min=1, max=512, help="Threads to compute with. Default: one per physical core."),
-    ] = None,
-    gpu_layers: Annotated[
-        str,
-        typer.Option(
-            metavar="auto|N",
-            callback=_check_gpu_layers,
-            help="Layers to place on the GPU. auto: all, if the build has one.",
-        ),
-    ] = "auto",
-    cache_type_k: Annotated[
-        CacheType, typer.Option(help="Number format of the cached keys.")
-    ] = CacheType.F16,
-    cache_type_v: Annotated[
-        CacheType, typer.Option(help="Number format of the cached values.")
-    ] = CacheType.F16,
+    threads: Threads = None,
+    gpu_layers: GpuLayers = "auto",
+    cache_type_k: CacheTypeK = CacheType.F16,
+    cache_type_v: CacheTypeV = CacheType.F16,
     flash_attn: Annotated[FlashAttention, typer.Option(help="Flash attention.")] = FlashAttention.AUTO,
-    rope_scaling: Annotated[
-        str,
+    exact: Annotated[
+        bool,
         typer.Option(
-            metavar="auto|none|linear:F|yarn:F",
-            callback=_check_rope_scaling,
-            help="Stretch the context by a factor. auto: as the model says.",
+            "--exact",
+            help="Cached and batched answers equal cold and lone ones to the bit. Slower, until "
+            "`mashbox certify` has found what can be done together.",
         ),
-    ] = "auto",
+    ] = False,
+    rope_scaling: RopeScaling = "auto",
     chat_template: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A Jinja chat template in place of the model's own.")
     ] = None,
@@ -209,6 +167,8 @@ def run(
     """Serve one model on the OpenAI and Anthropic APIs."""
     _set_up_logging(log_level)
     _check_host(host)
+    if exact:
+        _check_exact(flash_attn, cache_type_v)
     template = _read_template(chat_template)
     listener = machine.bind(host, port)
     resolved = resolve(model, reporter_for(Console(stderr=True)))
@@ -220,11 +180,23 @@ def run(
         cache_ram or 0,
         ubatch=PREFILL_ROWS,
         flash_attn=flash_attn != FlashAttention.OFF,
+        exact=exact,
     )
     ctx, slots, free = _fit(header, settings, ctx, slots)
     if cache_ram is None:
         cache_ram = default_cache_ram(estimate(header, ctx, slots, settings), free)
-    threads = threads or machine.physical_cores()
+    loaded = ModelConfig(
+        path=str(resolved.paths[0]),
+        context=ctx,
+        slots=slots,
+        threads=threads or machine.physical_cores(),
+        gpu_layers=layer_count(gpu_layers),
+        cache_type_k=cache_type_k.value,
+        cache_type_v=cache_type_v.value,
+        flash_attn=flash_attn.value,
+        rope_scaling=rope_scaling,
+        cache_ram_mib=cache_ram,
+    )
     deployment = server.Deployment(
         serve=ServeConfig(
             model_id=model_id,
@@ -235,19 +207,7 @@ def run(
             default_sampling=_sampling(model_sampling, resolved, header),
         ),
         worker=WorkerConfig(
-            model=ModelConfig(
-                path=str(resolved.paths[0]),
-                context=ctx,
-                slots=slots,
-                threads=threads,
-                gpu_layers=-1 if gpu_layers == "auto" else int(gpu_layers),
-                cache_type_k=cache_type_k.value,
-                cache_type_v=cache_type_v.value,
-                flash_attn=flash_attn.value,
-                rope_scaling=rope_scaling,
-                cache_ram_mib=cache_ram,
-            ),
-            log_level=log_level.value,
+            model=_in_exact_mode(loaded, resolved) if exact else loaded, log_level=log_level.value
         ),
         paths=resolved.paths,
         chat_template=template,
@@ -274,6 +234,27 @@ def _check_host(host: str) -> None:
             f"--host {host} can be reached from other machines and would need an API key, which this "
             "version does not have yet. Use 127.0.0.1, and an SSH tunnel from elsewhere."
         )
+
+
+def _check_exact(flash_attn: FlashAttention, cache_type_v: CacheType) -> None:
+    if flash_attn is FlashAttention.ON:
+        raise ConfigError("--exact works without flash attention only: leave out --flash-attn on.")
+    if cache_type_v not in (CacheType.F32, CacheType.F16, CacheType.BF16):
+        raise ConfigError(
+            f"--exact works without flash attention only, and values cached as {cache_type_v.value} need it: "
+            "use f32, f16 or bf16 for --cache-type-v."
+        )
+
+
+def _in_exact_mode(model: ModelConfig, resolved: ResolvedModel) -> ModelConfig:
+    exact, certified = exact_model(model, resolved.paths)
+    if not certified:
+        print(
+            "Exact mode without a certificate: one answer at a time gets its next token. "
+            "`mashbox certify` finds out whether more can be done together.",
+            flush=True,
+        )
+    return exact
 
 
 def _read_template(path: Path | None) -> str | None:
@@ -329,6 +310,54 @@ def _ready(url: str, serve: ServeConfig, facts: ModelFacts) -> None:
 """,
         flush=True,
     )
+
+
+@app.command("certify")
+@plain_errors
+def certify_command(
+    model: ModelName,
+    ctx: Annotated[
+        int | None,
+        typer.Option(min=512, help="Context tokens per slot. Default: 2048, or what the model was made for."),
+    ] = None,
+    threads: Threads = None,
+    gpu_layers: GpuLayers = "auto",
+    cache_type_k: CacheTypeK = CacheType.F16,
+    cache_type_v: CacheTypeV = CacheType.F16,
+    rope_scaling: RopeScaling = "auto",
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Fewer and shorter prompts, in half the time; gives no certificate."),
+    ] = False,
+) -> None:
+    """Check on this machine that --exact is exact, and find out how fast it may be.
+
+    Reads about 50,000 tokens and writes 1,500: some minutes for a small model, an hour or more for a large
+    one on a CPU. The result counts for this build, these weights and these settings, and for servers with a
+    longer context if --ctx is 2048 or more. The exit code is 0 when all passed, 1 when something did not.
+    """
+    _check_exact(FlashAttention.AUTO, cache_type_v)
+    resolved = resolve(model, reporter_for(Console(stderr=True)))
+    header = read_model(resolved.paths)
+    ctx = ctx or min(FULL_CONTEXT, header.context_length or FULL_CONTEXT)
+    settings = MemorySettings(cache_type_k.value, cache_type_v.value, ubatch=PREFILL_ROWS, exact=True)
+    free = available_memory()
+    check_fits(estimate(header, ctx, GATE_SLOTS, settings), free, context=ctx, slots=GATE_SLOTS)
+    config = ModelConfig(
+        path=str(resolved.paths[0]),
+        context=ctx,
+        slots=GATE_SLOTS,
+        threads=threads or machine.physical_cores(),
+        gpu_layers=layer_count(gpu_layers),
+        cache_type_k=cache_type_k.value,
+        cache_type_v=cache_type_v.value,
+        rope_scaling=rope_scaling,
+    )
+    with ProgressView(Console(stderr=True)) as view:
+        certificate, path = certify(config, resolved.paths, quick, view.show)
+    show_certificate(Console(), certificate, path)
+    if not certificate.passed:
+        raise typer.Exit(1)
 
 
 @app.command("pull")

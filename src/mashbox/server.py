@@ -25,6 +25,7 @@ from mashbox.chat.service import ChatService
 from mashbox.chat.template import ChatTemplate
 from mashbox.chat.template_source import FallbackTemplate, fallback_template
 from mashbox.config import WorkerConfig
+from mashbox.engine.certificate import Subject, standing
 from mashbox.engine.client import EngineClient
 from mashbox.engine.supervisor import Supervisor
 from mashbox.engine.types import ModelFacts
@@ -82,9 +83,9 @@ class ModelIdentity:
         build = _digest(facts.build)
         if self._weights is None:
             return Identity(deployment_id=build)
+        model = self._deployment.worker.model
         template = template_source(self._deployment.chat_template, facts).source
         components = _digest(self._weights, template)
-        model = self._deployment.worker.model
         policy = (
             f"{model.cache_type_k}/{model.cache_type_v}/{model.rope_scaling}/{facts.grid}/{facts.context}"
         )
@@ -92,6 +93,8 @@ class ModelIdentity:
             deployment_id=build,
             component_set_sha=components,
             cache_namespace=_digest(self._deployment.serve.model_id, components, policy),
+            # Read anew each time: a certificate may be written while this server runs.
+            certification=standing(Subject.of(facts.build, self._weights, model), model.context),
         )
 
 

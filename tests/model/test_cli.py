@@ -39,7 +39,7 @@ def test_help_names_every_option() -> None:
     help_text = mashbox("run", "--help", COLUMNS="200", TERM="dumb").stdout
     options = (
         "host port ctx slots cache-ram threads gpu-layers cache-type-k cache-type-v flash-attn rope-scaling "
-        "chat-template alias model-sampling log-level"
+        "chat-template alias exact model-sampling log-level"
     )
     for option in options.split():
         assert f"--{option}" in help_text

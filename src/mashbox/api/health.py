@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mashbox.api.settings import ServeConfig
+from mashbox.engine.certificate import Standing
 from mashbox.engine.client import LOADING_RETRY_S, EngineClient
 from mashbox.engine.types import ModelFacts
 from mashbox.http.json import json_response
@@ -22,6 +23,8 @@ class Identity:
     deployment_id: str | None = None
     component_set_sha: str | None = None
     cache_namespace: str | None = None
+    certification: Standing = "none"
+    """Whether a certificate says that this very build passed with these weights and settings."""
 
 
 class Kernel(msgspec.Struct):
@@ -112,7 +115,7 @@ class Health:
             cache_namespace=identity.cache_namespace,
             deployment_id=identity.deployment_id,
             component_set_sha=identity.component_set_sha,
-            certification="none",
+            certification=identity.certification,
             compiles_after_ready=0 if status.facts else None,
             routed_experts=routed_experts(status.facts),
             worker_restarts=status.worker_restarts,

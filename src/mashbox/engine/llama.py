@@ -7,9 +7,12 @@ in the comments; check them again when it is updated.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import logging
 import os
+import platform
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import llama_cpp as lib
@@ -36,9 +39,22 @@ CACHE_TYPES = {
 }
 FLASH_ATTN = {"auto": -1, "off": 0, "on": 1}
 ROPE_SCALING = {"auto": -1, "none": 0, "linear": 1, "yarn": 2}
+_CPU_INFO = Path("/proc/cpuinfo")
 _LEVELS = {2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}
 
 Int32s = npt.NDArray[np.int32]
+
+
+def build_name() -> str:
+    """The library's version and a digest of its compiled files, the CPU's name, and the features used."""
+    digest = hashlib.sha256()
+    for file in sorted((Path(lib.__file__).parent / "lib").glob("*.so")):
+        digest.update(file.read_bytes())
+    lines = _CPU_INFO.read_text().splitlines() if _CPU_INFO.is_file() else []
+    names = [line for line in lines if line.startswith("model name")]
+    chip = names[0].partition(": ")[2] if names else platform.machine()
+    features = lib.llama_print_system_info().decode()
+    return f"llama-cpp-python {lib.__version__}; {digest.hexdigest()[:12]}; {chip}; {features}"
 
 
 class LibraryLog:
@@ -197,7 +213,7 @@ class LlamaBackend:
             weight_bytes=int(lib.llama_model_size(self._model)),
             parameters=int(lib.llama_model_n_params(self._model)),
             description=self._read_text(lib.llama_model_desc, self._model),
-            build=f"llama-cpp-python {lib.__version__}; {lib.llama_print_system_info().decode()}",
+            build=build_name(),
             can_trim=not (self._window or self._recurrent),
             exact=config.exact,
             decode_rows=config.decode_rows if config.exact else 0,

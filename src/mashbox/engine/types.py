@@ -220,7 +220,7 @@ class ModelFacts(msgspec.Struct, frozen=True):
     parameters: int
     description: str
     build: str
-    """The library's version and the CPU features it uses."""
+    """The library as it was compiled, the CPU, and the features of it that are used."""
     can_trim: bool
     """Whether a sequence's state can be cut back to any shorter length."""
     exact: bool = False
