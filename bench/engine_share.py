@@ -25,7 +25,9 @@ from bench.prompts import ENDLESS
 from mashbox.config import ModelConfig
 from mashbox.engine.core import Core, Generation
 from mashbox.engine.llama import LlamaBackend
+from mashbox.engine.prompt_cache import PromptCache
 from mashbox.engine.sampling import Sampler
+from mashbox.engine.states import as_tokens
 from mashbox.engine.supervisor import HUGE_PAGES
 from mashbox.engine.thinking import AnswerText
 from mashbox.engine.types import Sampling, Segment
@@ -126,11 +128,13 @@ def _measure(task: Task) -> list[EngineShare]:
 
 
 def _outside(backend: TimedBackend, outbox: Outbox, streams: int, tokens: int) -> float:
-    core = Core(backend, outbox.post, time.monotonic)
+    core = Core(backend, PromptCache(backend, 0, b""), outbox.post, time.monotonic)
     for number in range(streams):
         prompt = backend.tokenize([Segment(ENDLESS[number % len(ENDLESS)], True)])
         core.submit(
-            Generation(str(number) * 32, prompt, tokens, Sampler(Sampling(), prompt), AnswerText(), 0.0)
+            Generation(
+                str(number) * 32, as_tokens(prompt), tokens, Sampler(Sampling(), prompt), AnswerText(), 0.0
+            )
         )
     while core.steps < 2:
         core.step()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from mashbox.config import ModelConfig
 from mashbox.engine.core import Core
 from mashbox.engine.llama import LlamaBackend
 from mashbox.engine.preparer import Preparer
+from mashbox.engine.prompt_cache import PromptCache
 from mashbox.engine.types import (
+    CacheReport,
     Constraint,
     Finished,
     FinishReason,
@@ -42,7 +44,10 @@ class Engine:
         self.backend = LlamaBackend(config, lambda _: None)
         self.preparer = Preparer(self.backend)
         self.events: list[RequestEvent] = []
-        self.core = Core(self.backend, self.events.extend, time.monotonic)
+        self.core = Core(self.backend, PromptCache(self.backend, 0, b""), self.take, time.monotonic)
+
+    def take(self, events: Sequence[RequestEvent | CacheReport]) -> None:
+        self.events += [event for event in events if not isinstance(event, CacheReport)]
 
     def submit(self, name: str, **fields: Any) -> None:
         command = Submit(name, (Segment(PROMPT, True),), fields.pop("sampling", Sampling()), **fields)

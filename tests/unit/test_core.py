@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 
 import pytest
 
 from mashbox.config import ModelConfig
 from mashbox.engine.core import PREFILL_BUDGET_S, Core, Generation
+from mashbox.engine.prompt_cache import PromptCache
 from mashbox.engine.sampling import Sampler
+from mashbox.engine.states import as_tokens
 from mashbox.engine.thinking import AnswerText
-from mashbox.engine.types import Failed, Finished, FinishReason, RequestEvent, Sampling, TextDelta
+from mashbox.engine.types import (
+    CacheReport,
+    Failed,
+    Finished,
+    FinishReason,
+    RequestEvent,
+    Sampling,
+    TextDelta,
+)
 from tests.scripted import ScriptedBackend
 
 
@@ -22,12 +32,16 @@ class Bench:
         self.backend = ScriptedBackend(ModelConfig("", context=4096, slots=slots, threads=1), lambda _: None)
         self.events: list[RequestEvent] = []
         ticks: Iterator[int] = count()
-        self.core = Core(self.backend, self.events.extend, lambda: next(ticks) * tick)
+        cache = PromptCache(self.backend, 0, b"")
+        self.core = Core(self.backend, cache, self.take, lambda: next(ticks) * tick)
+
+    def take(self, events: Sequence[RequestEvent | CacheReport]) -> None:
+        self.events += [event for event in events if not isinstance(event, CacheReport)]
 
     def submit(self, name: str, prompt: str, limit: int = 1000, stops: tuple[str, ...] = ()) -> Generation:
         tokens = list(prompt.encode())
         generation = Generation(
-            name, tokens, limit, Sampler(Sampling(), tokens), AnswerText(stops), arrived=0.0
+            name, as_tokens(tokens), limit, Sampler(Sampling(), tokens), AnswerText(stops), arrived=0.0
         )
         self.core.submit(generation)
         return generation
@@ -105,7 +119,7 @@ def test_prefill_takes_as_many_chunks_as_the_budget_allows() -> None:
     assert 5 <= chunks <= 10
 
 
-def test_a_follow_up_reuses_the_slot_on_the_grid() -> None:
+def test_a_follow_up_reuses_all_that_the_slot_knows() -> None:
     bench = Bench(slots=1)
     bench.submit("a", "z" * 200)
     bench.run()
@@ -113,8 +127,8 @@ def test_a_follow_up_reuses_the_slot_on_the_grid() -> None:
     bench.run()
     end = bench.end("b")
     assert isinstance(end, Finished)
-    # Grid 64: 300 shared tokens (200 of the prompt, 100 of the answer) reach up to 256.
-    assert end.usage.cached_tokens == 256
+    # 200 tokens of the prompt and 100 of the answer; within the answer there is no grid.
+    assert end.usage.cached_tokens == 300
     assert bench.text("b") == "z" * 300 + "w"
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mashbox.engine.prompt_cache import SlotState, common_prefix, place
+from mashbox.engine.placement import Find, Placement, place
 from mashbox.engine.scheduler import Scheduler
+from mashbox.engine.states import NOTHING, ReuseRules, SlotState, as_tokens
 
 GRID = 8
 
@@ -17,45 +20,63 @@ GRID = 8
 @dataclass(eq=False)
 class Job:
     id: str
-    prompt: list[int]
+    prompt: array[int]
+    tenant: str = ""
+
+    def __init__(self, name: str, prompt: Iterable[int], tenant: str = "") -> None:
+        self.id, self.prompt, self.tenant = name, as_tokens(prompt), tenant
+
+
+class Slots:
+    """A prompt cache of slots only, without a backend."""
+
+    def __init__(self, slots: int, can_trim: bool = True) -> None:
+        self.slots = [SlotState(index) for index in range(slots)]
+        self.needs_snapshots = not can_trim
+        self._rules = ReuseRules(GRID, can_trim, exact=False)
+
+    def known(self, prompt: array[int], tenant: str) -> int:
+        return max(self._rules.reusable(slot, prompt).length for slot in self.slots)
+
+    def place(self, prompt: array[int], tenant: str, free: Sequence[SlotState]) -> Placement:
+        finds = [Find(slot, self._rules.reusable(slot, prompt)) for slot in self.slots if slot.tokens]
+        slot, find = place(free, [find for find in finds if find.state in free], finds, GRID)
+        return Placement(slot, find.state if find else None, find.reuse if find else NOTHING)
+
+
+def scheduler_of(slots: int, widest: int = GRID, can_trim: bool = True) -> Scheduler[Job]:
+    return Scheduler(Slots(slots, can_trim), GRID, widest)
+
+
+def seat_next(scheduler: Scheduler[Job]) -> str | None:
+    """Admit one request and bring its slot into the state that its placement says."""
+    if (admitted := scheduler.admit()) is None:
+        return None
+    seat, placement = admitted
+    tokens = placement.source.tokens[: placement.reuse.length] if placement.source else as_tokens([])
+    seat.slot.computed = min(placement.source.computed, len(tokens)) if placement.source else 0
+    seat.slot.tokens = tokens
+    return seat.job.id
+
+
+def know(slot: SlotState, tokens: Iterable[int]) -> None:
+    """A slot whose first tokens were prefilled before."""
+    slot.tokens.extend(tokens)
+    slot.computed = len(slot.tokens)
 
 
 def admit_all(scheduler: Scheduler[Job]) -> list[str]:
-    admitted = []
-    while (seated := scheduler.admit()) is not None:
-        admitted.append(seated[0].job.id)
-    return admitted
+    return list(iter(lambda: seat_next(scheduler) or "", ""))
 
 
-@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
-def test_the_common_prefix_is_verified_and_on_the_grid(shared: int, mine: int, theirs: int) -> None:
-    state = [1] * shared + [2] * mine
-    prompt = [1] * shared + [3] * theirs or [3]
-    length = common_prefix(state, prompt, GRID)
-    assert length % GRID == 0
-    assert length < len(prompt)
-    assert state[:length] == prompt[:length]
-    limit = min(len(state), len(prompt) - 1)
-    after = length + GRID
-    assert after > limit or state[:after] != prompt[:after]
-
-
-def test_a_prompt_goes_to_the_slot_that_knows_most_of_it_else_to_the_least_recently_used() -> None:
-    prompt = list(range(40))
-    slots = [SlotState(0, [], 5), SlotState(1, prompt[:17], 9), SlotState(2, [], 3)]
-    assert (place(prompt, slots, GRID).slot.index, place(prompt, slots, GRID).reused) == (1, 16)
-    assert place([7] * 20, slots, GRID).slot.index == 2
-
-
-@given(st.integers(1, 60), st.integers(0, 60))
+@given(st.integers(1, 60), st.integers(0, 7))
 def test_chunks_end_at_absolute_multiples_of_the_grid(length: int, known: int) -> None:
-    scheduler: Scheduler[Job] = Scheduler(1, GRID, GRID)
+    scheduler = scheduler_of(1)
     prompt = list(range(length))
     scheduler.enqueue(Job("a", prompt))
     seated = scheduler.admit()
     assert seated is not None
-    # A model that cannot cut its state may start anywhere; the grid stays absolute.
-    seated[0].slot.tokens.extend(prompt[: min(known, length - 1)])
+    know(seated[0].slot, prompt[: min(known, (length - 1) // GRID) * GRID])
     cuts, tokens, last = [], list(seated[0].slot.tokens), False
     while (chunk := scheduler.next_chunk()) is not None:
         assert not last
@@ -72,7 +93,7 @@ def test_chunks_end_at_absolute_multiples_of_the_grid(length: int, known: int) -
 
 
 def test_prompts_take_turns_so_a_short_one_is_not_held_up_by_a_long_one() -> None:
-    scheduler: Scheduler[Job] = Scheduler(2, GRID, GRID)
+    scheduler = scheduler_of(2)
     scheduler.enqueue(Job("long", [1] * 10 * GRID))
     scheduler.enqueue(Job("short", [2] * GRID))
     admit_all(scheduler)
@@ -84,9 +105,9 @@ def test_prompts_take_turns_so_a_short_one_is_not_held_up_by_a_long_one() -> Non
 
 
 def test_a_chunk_that_is_put_off_does_not_lose_its_turn() -> None:
-    scheduler: Scheduler[Job] = Scheduler(2, GRID, GRID)
-    for name in "ab":
-        scheduler.enqueue(Job(name, [1] * 10 * GRID))
+    scheduler = scheduler_of(2)
+    for number, name in enumerate("ab"):
+        scheduler.enqueue(Job(name, [number] * 10 * GRID))
     admit_all(scheduler)
     order = []
     for _ in range(4):  # steps with time for one chunk: the second one is looked at and left
@@ -99,7 +120,7 @@ def test_a_chunk_that_is_put_off_does_not_lose_its_turn() -> None:
 
 
 def test_the_line_is_first_come_first_served_and_slots_are_never_lost() -> None:
-    scheduler: Scheduler[Job] = Scheduler(2, GRID, GRID)
+    scheduler = scheduler_of(2)
     for name in "abcd":
         scheduler.enqueue(Job(name, [1] * 3))
     assert admit_all(scheduler) == ["a", "b"]
@@ -115,7 +136,7 @@ def test_the_line_is_first_come_first_served_and_slots_are_never_lost() -> None:
 
 @given(st.lists(st.sampled_from(["enqueue", "admit", "chunk", "release", "drop"]), max_size=60))
 def test_any_course_of_events_keeps_every_slot_and_every_request_once(course: list[str]) -> None:
-    scheduler: Scheduler[Job] = Scheduler(3, GRID, GRID)
+    scheduler = scheduler_of(3)
     made: list[str] = []
     gone: set[str] = set()
     for number, event in enumerate(course):
@@ -140,33 +161,34 @@ def test_any_course_of_events_keeps_every_slot_and_every_request_once(course: li
 
 
 def test_running_rows_stand_in_the_order_of_their_slots() -> None:
-    scheduler: Scheduler[Job] = Scheduler(3, GRID, GRID)
-    for name, length in (("a", 3 * GRID), ("b", GRID), ("c", 2 * GRID)):
-        scheduler.enqueue(Job(name, [1] * length))
+    scheduler = scheduler_of(3)
+    for number, (name, length) in enumerate((("a", 3 * GRID), ("b", GRID), ("c", 2 * GRID))):
+        scheduler.enqueue(Job(name, [number] * length))
     admit_all(scheduler)
     while (chunk := scheduler.next_chunk()) is not None:
         scheduler.prefilled(chunk)
     assert [seat.slot.index for seat in scheduler.running] == [0, 1, 2]
 
 
-@given(st.integers(1, 100), st.integers(0, 60))
+@given(st.integers(1, 100), st.integers(0, 7))
 def test_wide_calls_end_at_cuts_and_leave_the_last_piece_alone(length: int, known: int) -> None:
-    scheduler: Scheduler[Job] = Scheduler(1, GRID, 4 * GRID)
+    scheduler = scheduler_of(1, 4 * GRID)
     scheduler.enqueue(Job("a", list(range(length))))
     seated = scheduler.admit()
     assert seated is not None
-    seated[0].slot.tokens.extend(range(min(known, length - 1)))
+    know(seated[0].slot, range(min(known, (length - 1) // GRID) * GRID))
     while (chunk := scheduler.next_chunk()) is not None:
         end = chunk.start + len(chunk.tokens)
         assert len(chunk.tokens) <= 4 * GRID
         assert end % GRID == 0 or chunk.start >= length // GRID * GRID
         assert chunk.last == (end == length)
         scheduler.prefilled(chunk)
-    assert seated[0].slot.tokens == list(range(length))
+    assert seated[0].slot.tokens.tolist() == list(range(length))
+    assert seated[0].slot.computed == length
 
 
 def test_calls_are_narrow_while_something_is_decoded() -> None:
-    scheduler: Scheduler[Job] = Scheduler(2, GRID, 4 * GRID)
+    scheduler = scheduler_of(2, 4 * GRID)
     scheduler.enqueue(Job("short", [1]))
     scheduler.enqueue(Job("long", [2] * 10 * GRID))
     admit_all(scheduler)
@@ -175,3 +197,83 @@ def test_calls_are_narrow_while_something_is_decoded() -> None:
         sizes.append(len(chunk.tokens))
         scheduler.prefilled(chunk)
     assert sizes == [1] + [GRID] * 10
+
+
+def test_a_state_with_decoded_tokens_is_bound_to_no_grid() -> None:
+    scheduler = scheduler_of(1, 4 * GRID)
+    scheduler.enqueue(Job("a", range(6 * GRID)))
+    seated = scheduler.admit()
+    assert seated is not None
+    know(seated[0].slot, range(GRID))
+    seated[0].slot.tokens.extend(range(GRID, GRID + 3))
+    ends = []
+    while (chunk := scheduler.next_chunk()) is not None:
+        scheduler.prefilled(chunk)
+        ends.append(len(seated[0].slot.tokens))
+    assert ends == [5 * GRID + 3, 6 * GRID]
+    assert seated[0].slot.computed == GRID
+
+
+def prefill(scheduler: Scheduler[Job], calls: int) -> list[str]:
+    """Whose prompts so many calls work on."""
+    names = []
+    for _ in range(calls):
+        if (chunk := scheduler.next_chunk()) is None:
+            break
+        scheduler.prefilled(chunk)
+        names.append(chunk.seat.job.id)
+    return names
+
+
+def test_requests_that_begin_alike_compute_it_once() -> None:
+    scheduler = scheduler_of(3)
+    for number, name in enumerate("abc"):
+        scheduler.enqueue(Job(name, [*range(2 * GRID), *[100 + number] * GRID]))
+    assert admit_all(scheduler) == ["a"]
+    assert prefill(scheduler, 1) == ["a"]
+    assert admit_all(scheduler) == []
+    assert prefill(scheduler, 1) == ["a"]
+    assert admit_all(scheduler) == ["b", "c"]
+    assert sorted(prefill(scheduler, 9)) == ["a", "b", "c"]
+
+
+def test_a_request_that_shares_nothing_passes_those_held_back() -> None:
+    scheduler = scheduler_of(2)
+    for name, prompt in (("a", range(20)), ("b", range(20)), ("c", range(30, 50))):
+        scheduler.enqueue(Job(name, prompt))
+    assert admit_all(scheduler) == ["a", "c"]
+
+
+def test_when_the_one_that_computes_leaves_the_next_one_goes_on_from_there() -> None:
+    scheduler = scheduler_of(3)
+    for name in "abc":
+        scheduler.enqueue(Job(name, range(4 * GRID)))
+    admit_all(scheduler)
+    prefill(scheduler, 2)
+    seat = scheduler.find("a")
+    assert seat is not None
+    scheduler.release(seat)
+    assert admit_all(scheduler) == ["b"]
+    seat = scheduler.find("b")
+    assert seat is not None
+    assert len(seat.slot.tokens) == 2 * GRID
+    assert scheduler.waiting == 1
+
+
+def test_tenants_share_nothing() -> None:
+    scheduler = scheduler_of(2)
+    scheduler.enqueue(Job("a", range(20), "one"))
+    scheduler.enqueue(Job("b", range(20), "two"))
+    assert admit_all(scheduler) == ["a", "b"]
+
+
+def test_a_state_that_cannot_be_cut_stops_where_others_will_part_from_it() -> None:
+    scheduler = scheduler_of(2, 8 * GRID, can_trim=False)
+    scheduler.enqueue(Job("a", range(6 * GRID)))
+    scheduler.enqueue(Job("b", [*range(2 * GRID + 3), *[9] * GRID]))
+    admit_all(scheduler)
+    stops = []
+    while (chunk := scheduler.next_chunk()) is not None:
+        scheduler.prefilled(chunk)
+        stops += [chunk.start + len(chunk.tokens)] if chunk.stop else []
+    assert stops == [2 * GRID]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -14,7 +14,9 @@ from llguidance import LLParserLimits
 from mashbox.config import ModelConfig
 from mashbox.engine.core import Core
 from mashbox.engine.preparer import Preparer
+from mashbox.engine.prompt_cache import PromptCache
 from mashbox.engine.types import (
+    CacheReport,
     Constraint,
     Failed,
     Finished,
@@ -41,8 +43,12 @@ class Bench:
         self.backend = ScriptedBackend(ModelConfig("", context=500, slots=slots, threads=1), lambda _: None)
         self.events: list[RequestEvent] = []
         ticks: Iterator[int] = count()
-        self.core = Core(self.backend, self.events.extend, lambda: next(ticks) * 0.001)
+        cache = PromptCache(self.backend, 0, b"")
+        self.core = Core(self.backend, cache, self.take, lambda: next(ticks) * 0.001)
         self.preparer = Preparer(self.backend)
+
+    def take(self, events: Sequence[RequestEvent | CacheReport]) -> None:
+        self.events += [event for event in events if not isinstance(event, CacheReport)]
 
     def submit(self, name: str, line: str, **fields: Any) -> None:
         """The model would like to answer with `line`."""

@@ -14,6 +14,7 @@ import pytest
 from mashbox.config import ModelConfig
 from mashbox.engine import ipc
 from mashbox.engine.core import Core
+from mashbox.engine.prompt_cache import PromptCache
 from mashbox.engine.types import (
     Accepted,
     Cancel,
@@ -54,7 +55,7 @@ class Line:
         self.backend = SlowTokenizer()
         self.left: list[int] = []
         self.inbox = Inbox(theirs, self.backend, Outbox(theirs), leave=self.left.append)
-        self.core = Core(self.backend, lambda _: None, time.monotonic)
+        self.core = Core(self.backend, PromptCache(self.backend, 0, b""), lambda _: None, time.monotonic)
         self._receiver = ipc.EventReceiver(self._take, lambda: None)
         self._ours = ours
         self.said: list[WorkerEvent] = []

@@ -7,15 +7,28 @@ unless it was cancelled: then nothing more is said about it.
 from __future__ import annotations
 
 import logging
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mashbox.engine.backend import Backend, Logits
+from mashbox.engine.placement import Placement
+from mashbox.engine.prompt_cache import PromptCache
 from mashbox.engine.sampling import Sampler
 from mashbox.engine.scheduler import Chunk, Scheduler, Seat
 from mashbox.engine.steering import Steering
 from mashbox.engine.thinking import AnswerText, Part
-from mashbox.engine.types import Failed, Finished, FinishReason, RequestEvent, Started, TextDelta, Usage
+from mashbox.engine.types import (
+    EMPTY_CACHE,
+    CacheReport,
+    Failed,
+    Finished,
+    FinishReason,
+    RequestEvent,
+    Started,
+    TextDelta,
+    Usage,
+)
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +36,7 @@ PREFILL_BUDGET_S = 0.1
 """Prefill time a step may take: running requests and cancellations wait for it. One chunk is always done."""
 
 Clock = Callable[[], float]
-Publish = Callable[[list[RequestEvent]], None]
+Publish = Callable[[list[RequestEvent | CacheReport]], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +44,7 @@ class Generation:
     """A request inside the engine: its prompt, and how its answer grows."""
 
     id: str
-    prompt: list[int]
+    prompt: array[int]
     limit: int
     """Most new tokens: what the request and the context allow, at least 1."""
     sampler: Sampler
@@ -40,6 +53,9 @@ class Generation:
     steering: Steering | None = None
     literals: Mapping[int, bytes] = field(default_factory=dict)
     """Control tokens that are text for this request."""
+    tenant: str = ""
+    branches: tuple[int, ...] = ()
+    """Lengths, on the grid, after which other prompts may go on differently."""
     started: float = 0.0
     first_token: float = 0.0
     last_token: float = 0.0
@@ -86,16 +102,20 @@ class Generation:
 class Core:
     """Runs requests on a backend, all together, one step at a time."""
 
-    def __init__(self, backend: Backend, publish: Publish, clock: Clock) -> None:
+    def __init__(self, backend: Backend, cache: PromptCache, publish: Publish, clock: Clock) -> None:
         self._backend = backend
+        self._cache = cache
         self._publish = publish
         self._clock = clock
-        self._scheduler: Scheduler[Generation] = Scheduler(
-            backend.facts.slots, backend.facts.grid, backend.facts.widest
-        )
-        self._events: list[RequestEvent] = []
+        facts = backend.facts
+        self._scheduler: Scheduler[Generation] = Scheduler(cache, facts.grid, facts.widest)
+        self._most_rows = facts.decode_rows or facts.slots
+        self._events: list[RequestEvent | CacheReport] = []
+        self._reported = EMPTY_CACHE
         self._token_s = 0.0
         self.steps = 0
+        self.kv_tokens = 0
+        """Tokens that the requests in slots held after the last step."""
 
     @property
     def running(self) -> int:
@@ -131,21 +151,48 @@ class Core:
         self._flush()
         self._prefill()
         self._flush()
+        self.kv_tokens = self._scheduler.held_tokens
         self.steps += 1
+
+    def rest(self) -> bool:
+        """Use an idle moment: save the state of one slot. False: there is nothing left to do."""
+        saved = self._cache.save_idle(self._scheduler.free)
+        self._report()
+        self._flush()
+        return saved
 
     def _admit(self) -> None:
         while (admitted := self._scheduler.admit()) is not None:
             seat, placement = admitted
-            if not self._backend.trim(seat.slot.index, placement.reused):
-                seat.slot.tokens.clear()
-            seat.job.reused = len(seat.slot.tokens)
-            seat.job.started = self._clock()
-            self._events.append(Started(seat.job.id, seat.job.reused))
+            job = seat.job
+            job.reused = self._cache.seat(placement, job.tenant)
+            self._scheduler.stop(seat, self._stops(job, placement))
+            job.started = self._clock()
+            log.debug(
+                "%s: %d of %d prompt tokens are cached; the nearest state differs from token %d on",
+                *(job.id, job.reused, len(job.prompt), placement.shared),
+            )
+            self._events.append(Started(job.id, job.reused))
+            self._report()
+
+    def _stops(self, job: Generation, placement: Placement) -> list[int]:
+        """Where other prompts are likely to part from this one, or one already did."""
+        grid = self._backend.facts.grid
+        seen = (placement.shared, len(job.prompt) - 1)
+        return [*job.branches, *(length // grid * grid for length in seen)]
+
+    def _report(self) -> None:
+        report = self._cache.report()
+        if report != self._reported:
+            self._reported = report
+            self._events.append(report)
 
     def _decode(self) -> None:
         seats = list(self._scheduler.running)
-        if not seats:
-            return
+        for start in range(0, len(seats), self._most_rows):
+            self._decode_together(seats[start : start + self._most_rows])
+
+    def _decode_together(self, seats: list[Seat[Generation]]) -> None:
         slots = [seat.slot.index for seat in seats]
         positions = [len(seat.slot.tokens) for seat in seats]
         tokens = [seat.job.next_token for seat in seats]
@@ -167,6 +214,8 @@ class Core:
             if spent and spent + self._token_s * len(chunk.tokens) > PREFILL_BUDGET_S:
                 return
             self._run_chunk(chunk)
+            if chunk.stop:
+                return  # those who wait for this much can take it over now
             elapsed = self._clock() - begun
             self._token_s = (elapsed - spent) / len(chunk.tokens)
             spent = elapsed
@@ -179,6 +228,9 @@ class Core:
             self._fail([chunk.seat], error)
             return
         self._scheduler.prefilled(chunk)
+        if chunk.stop:
+            self._cache.snapshot(chunk.seat.slot)
+            self._report()
         if logits is not None:
             now = self._clock()
             chunk.seat.job.first_token = now
@@ -217,8 +269,7 @@ class Core:
         """These requests end; their slots' states are no longer known, so they are emptied."""
         log.error("%d request(s) failed: %s", len(seats), error, exc_info=error)
         for seat in seats:
-            self._backend.trim(seat.slot.index, 0)
-            seat.slot.tokens.clear()
+            self._cache.empty(seat.slot)
             self._events.append(Failed(seat.job.id, "The model failed while it worked on this request."))
             self._scheduler.release(seat)
 

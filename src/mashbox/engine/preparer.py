@@ -6,6 +6,7 @@ from mashbox.engine.backend import Backend
 from mashbox.engine.constraint import Grammars
 from mashbox.engine.core import Generation
 from mashbox.engine.sampling import Sampler
+from mashbox.engine.states import as_tokens
 from mashbox.engine.steering import Closing, Guard, Steering
 from mashbox.engine.thinking import AnswerText
 from mashbox.engine.types import Reasoning, Segment, Submit
@@ -31,13 +32,14 @@ class Preparer:
         waits = steering is not None and command.constraint is not None
         return Generation(
             id=command.id,
-            prompt=prompt,
+            prompt=as_tokens(prompt),
             limit=room if command.max_tokens is None else min(command.max_tokens, room),
             sampler=Sampler(command.sampling, prompt),
             text=AnswerText(command.stop, reasoning, steering.begin if steering and waits else None),
             arrived=arrived,
             steering=steering,
             literals=self._literals(command.visible, reasoning),
+            tenant=command.tenant,
         )
 
     def _steering(self, command: Submit, reasoning: Reasoning | None) -> Steering | None:

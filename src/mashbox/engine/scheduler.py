@@ -3,17 +3,22 @@
 A request waits (first come, first served), holds one slot while it prefills and then runs, and
 leaves. Prefill is cut at absolute multiples of `grid` tokens; while nothing is decoded, up to `widest`
 tokens between cuts go into one call. The prefilling requests take turns call by call.
+
+A request whose prompt begins like one that is being prefilled is held back until that much of it is
+computed: then it takes the state over.
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import insort
 from collections import deque
-from collections.abc import Sequence as Tokens
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from mashbox.engine.prompt_cache import Placement, SlotState, place
+from mashbox.engine.placement import Placement
+from mashbox.engine.states import SlotState, common_length
 
 
 class Job(Protocol):
@@ -23,7 +28,24 @@ class Job(Protocol):
     def id(self) -> str: ...
 
     @property
-    def prompt(self) -> list[int]: ...
+    def prompt(self) -> array[int]: ...
+
+    @property
+    def tenant(self) -> str: ...
+
+
+class Cache(Protocol):
+    """What the scheduler asks the prompt cache."""
+
+    @property
+    def slots(self) -> Sequence[SlotState]: ...
+
+    @property
+    def needs_snapshots(self) -> bool: ...
+
+    def known(self, prompt: array[int], tenant: str) -> int: ...
+
+    def place(self, prompt: array[int], tenant: str, free: Sequence[SlotState]) -> Placement: ...
 
 
 J = TypeVar("J", bound=Job)
@@ -35,6 +57,18 @@ class Seat(Generic[J]):
 
     job: J
     slot: SlotState
+    stops: set[int] = field(default_factory=set)
+    """Lengths at which prefill pauses for a snapshot."""
+    shared: dict[str, int] = field(default_factory=dict)
+    """Tokens, on the grid, that this prompt shares with that of a waiting request, by its id."""
+
+
+@dataclass(slots=True, eq=False)
+class Waiter(Generic[J]):
+    """A request in the line. `known` is what of its prompt was computed when it came to the front."""
+
+    job: J
+    known: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +77,29 @@ class Chunk(Generic[J]):
 
     seat: Seat[J]
     start: int
-    tokens: Tokens[int]
+    tokens: array[int]
     last: bool
+    stop: bool
+    """A snapshot is to be taken after it."""
 
 
 class Scheduler(Generic[J]):
     """Slots, the waiting line, the prefill rota and the running rows."""
 
-    def __init__(self, slots: int, grid: int, widest: int) -> None:
+    def __init__(self, cache: Cache, grid: int, widest: int) -> None:
+        self._cache = cache
         self._grid = grid
         self._widest = widest
-        self._free = [SlotState(index) for index in range(slots)]
-        self._waiting: deque[J] = deque()
+        self._free = list(cache.slots)
+        self._waiting: deque[Waiter[J]] = deque()
         self._prefilling: deque[Seat[J]] = deque()
         self._running: list[Seat[J]] = []
         self._uses = 0
+
+    @property
+    def free(self) -> Sequence[SlotState]:
+        """Slots that no request holds."""
+        return self._free
 
     @property
     def running(self) -> list[Seat[J]]:
@@ -73,6 +115,11 @@ class Scheduler(Generic[J]):
         return len(self._running) + len(self._prefilling)
 
     @property
+    def held_tokens(self) -> int:
+        """Tokens that the requests in slots hold."""
+        return sum([len(seat.slot.tokens) for seat in (*self._running, *self._prefilling)])
+
+    @property
     def waiting(self) -> int:
         """Requests that wait for a slot."""
         return len(self._waiting)
@@ -84,24 +131,47 @@ class Scheduler(Generic[J]):
 
     def enqueue(self, job: J) -> None:
         """A new request at the end of the line."""
-        self._waiting.append(job)
+        self._waiting.append(Waiter(job))
 
     def admit(self) -> tuple[Seat[J], Placement] | None:
-        """Give the next waiting request a slot, if there is one.
+        """Give a slot to the first waiting request that need not be held back, if there is one.
 
-        The caller cuts the slot's state to `placement.reused` tokens; if the library cannot, it
-        clears `slot.tokens`.
+        The caller brings the slot into the state that the placement says before it asks again.
         """
-        if not self._waiting or not self._free:
-            return None
-        job = self._waiting.popleft()
-        placement = place(job.prompt, self._free, self._grid)
-        slot = placement.slot
-        self._free.remove(slot)
-        seat = Seat(job, slot)
-        del slot.tokens[placement.reused :]
-        self._prefilling.append(seat)
-        return seat, placement
+        for waiter in self._waiting if self._free else ():
+            if self._held_back(waiter):
+                continue
+            self._waiting.remove(waiter)
+            job = waiter.job
+            placement = self._cache.place(job.prompt, job.tenant, self._free)
+            self._free.remove(placement.slot)
+            seat = Seat(job, placement.slot)
+            self._prefilling.append(seat)
+            return seat, placement
+        return None
+
+    def _held_back(self, waiter: Waiter[J]) -> bool:
+        """Whether another request is about to compute more of its prompt than is known."""
+        reach = max((self._reach(seat, waiter.job) for seat in self._prefilling), default=0)
+        if reach and waiter.known is None:
+            waiter.known = self._cache.known(waiter.job.prompt, waiter.job.tenant)
+        return reach > (waiter.known or 0)
+
+    def _reach(self, seat: Seat[J], job: J) -> int:
+        """How much of the job's prompt will be known that is not yet, when the seat has computed it."""
+        if (shared := seat.shared.get(job.id)) is None:
+            same = seat.job.tenant == job.tenant
+            shared = min(common_length(seat.job.prompt, job.prompt), len(job.prompt) - 1) if same else 0
+            shared = seat.shared[job.id] = shared // self._grid * self._grid
+        if shared <= len(seat.slot.tokens):
+            return 0
+        self.stop(seat, [shared])
+        return shared
+
+    def stop(self, seat: Seat[J], lengths: Iterable[int]) -> None:
+        """Have prefill pause for snapshots, where states cannot be cut back. Lengths lie on the grid."""
+        if self._cache.needs_snapshots:
+            seat.stops.update(length for length in lengths if length > len(seat.slot.tokens))
 
     def next_chunk(self) -> Chunk[J] | None:
         """The next prefill call. Asking changes nothing: the turn passes when the chunk is `prefilled`."""
@@ -110,15 +180,19 @@ class Scheduler(Generic[J]):
         seat = self._prefilling[0]
         start = len(seat.slot.tokens)
         prompt = seat.job.prompt
-        end = self._cut(start, len(prompt))
-        return Chunk(seat, start, prompt[start:end], end == len(prompt))
+        end = min([self._cut(seat.slot, len(prompt)), *(stop for stop in seat.stops if stop > start)])
+        return Chunk(seat, start, prompt[start:end], end == len(prompt), end in seat.stops)
 
-    def _cut(self, start: int, length: int) -> int:
-        """Where the call that begins at `start` ends: the next cut, or a later one while nothing is decoded.
+    def _cut(self, slot: SlotState, length: int) -> int:
+        """Where the next call ends: the next cut, or a later one while nothing is decoded.
 
-        A prompt's last piece, shorter than the grid, always is a call of its own.
+        A prompt's last piece, shorter than the grid, always is a call of its own. A state with decoded
+        tokens in it is bound to no grid.
         """
-        following = (start // self._grid + 1) * self._grid
+        start = len(slot.tokens)
+        if start > slot.computed or start % self._grid:
+            return min(start + (self._grid if self._running else self._widest), length)
+        following = start + self._grid
         if following > length:
             return length
         if self._running:
@@ -127,7 +201,10 @@ class Scheduler(Generic[J]):
 
     def prefilled(self, chunk: Chunk[J]) -> None:
         """The chunk is in the slot's state: it is the next request's turn, after the last one this runs."""
-        chunk.seat.slot.tokens.extend(chunk.tokens)
+        slot = chunk.seat.slot
+        if slot.computed == chunk.start and not chunk.start % self._grid:
+            slot.computed += len(chunk.tokens)
+        slot.tokens.extend(chunk.tokens)
         self._prefilling.remove(chunk.seat)
         if chunk.last:
             insort(self._running, chunk.seat, key=lambda seat: seat.slot.index)
@@ -146,9 +223,9 @@ class Scheduler(Generic[J]):
 
     def drop_waiting(self, job_id: str) -> bool:
         """Take a request out of the line."""
-        for job in self._waiting:
-            if job.id == job_id:
-                self._waiting.remove(job)
+        for waiter in self._waiting:
+            if waiter.job.id == job_id:
+                self._waiting.remove(waiter)
                 return True
         return False
 

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from queue import SimpleQueue
+from typing import NoReturn
 
 import msgspec
 
@@ -28,6 +29,7 @@ from mashbox.engine.backend import Backend
 from mashbox.engine.constraint import GrammarError
 from mashbox.engine.core import Core, Generation
 from mashbox.engine.preparer import Preparer
+from mashbox.engine.prompt_cache import PromptCache
 from mashbox.engine.types import (
     Accepted,
     Cancel,
@@ -51,6 +53,8 @@ from mashbox.errors import ConfigError
 log = logging.getLogger(__name__)
 
 HEARTBEAT_S = 0.5
+REST_AFTER_S = 5.0
+"""Idle time after which states in slots are saved: a follow-up that comes sooner must not wait for it."""
 SWITCH_INTERVAL_S = 0.0005
 """How long the engine's thread may wait for the interpreter while the I/O thread works."""
 
@@ -144,10 +148,11 @@ class Inbox:
             else:
                 core.submit(item)
 
-    def wait(self) -> None:
-        """Sleep until something has come in."""
-        self._wake.wait()
+    def wait(self, seconds: float | None) -> bool:
+        """Sleep until something has come in; False when nothing has after so many seconds."""
+        came = self._wake.wait(seconds)
         self._wake.clear()
+        return came
 
     def _run(self, work: Callable[[], None]) -> None:
         """A bug in a thread ends the process: a deaf worker would look well."""
@@ -230,7 +235,7 @@ class Pulse:
         """For ever."""
         while True:
             core = self.core
-            counts = (0, 0, 0) if core is None else (core.steps, core.running, core.waiting)
+            counts = (0,) * 4 if core is None else (core.steps, core.running, core.waiting, core.kv_tokens)
             self._outbox.send([Heartbeat(*counts)])
             time.sleep(HEARTBEAT_S)
 
@@ -254,17 +259,30 @@ def serve(stream: socket.socket, config: WorkerConfig) -> None:
     except ConfigError as error:
         outbox.send([LoadFailed(str(error))])
         return
-    core = Core(backend, outbox.post, time.monotonic)
+    core = Core(backend, prompt_cache(backend, config.model), outbox.post, time.monotonic)
     inbox = Inbox(stream, backend, outbox)
     inbox.start()
     outbox.send([Ready(backend.facts)])
     pulse.core = core
+    run(core, inbox)
+
+
+def run(core: Core, inbox: Inbox) -> NoReturn:
+    """Step while there is work; save what the slots hold when there is none for a while."""
+    rest_in: float | None = REST_AFTER_S
     while True:
         inbox.drain(core)
-        if core.idle:
-            inbox.wait()
-        else:
+        if not core.idle:
             core.step()
+            rest_in = REST_AFTER_S
+        elif not inbox.wait(rest_in):
+            rest_in = 0.0 if core.rest() else None
+
+
+def prompt_cache(backend: Backend, config: ModelConfig) -> PromptCache:
+    """The cache of one model. Its images are of no use to another one, or with other settings."""
+    namespace = f"{config}|{backend.facts.build}|{backend.facts.description}"
+    return PromptCache(backend, config.cache_ram_mib << 20, namespace.encode())
 
 
 def main() -> None:

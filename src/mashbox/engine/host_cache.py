@@ -1,0 +1,110 @@
+"""The states saved in host memory: found by tokens, the least recently used ones dropped for room."""
+
+from __future__ import annotations
+
+from array import array
+
+from mashbox.engine.host_memory import HostMemory, Image
+from mashbox.engine.prefix_index import PrefixIndex
+from mashbox.engine.states import NOTHING, Reuse, ReuseRules, SavedState, SlotState, Snapshot, common_length
+
+CANDIDATES = 32
+"""States that a lookup looks into: many may hold the same prefix, and then any of them will do."""
+BOOK_BYTES_PER_TOKEN = 24
+"""What a state's tokens and its place in the index take, at most, counted with its image."""
+
+
+class HostCache:
+    """Saved states in the order of their last use, oldest first."""
+
+    def __init__(self, memory: HostMemory, rules: ReuseRules) -> None:
+        self._memory = memory
+        self._rules = rules
+        self._states: dict[SavedState, None] = {}
+        self._index = PrefixIndex(rules.grid)
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def find(self, prompt: array[int], tenant: str) -> tuple[SavedState | None, Reuse]:
+        """The saved state of which a prompt can use most."""
+        best: tuple[SavedState | None, Reuse] = (None, NOTHING)
+        for count, (most, state) in enumerate(self._index.find(prompt, tenant)):
+            if count == CANDIDATES or most <= best[1].length:
+                break
+            reuse = self._rules.reusable(state, prompt)
+            if reuse.length > best[1].length:
+                best = state, reuse
+        return best
+
+    def shared(self, prompt: array[int], tenant: str) -> int:
+        """Most tokens that any saved state begins with like the prompt, usable or not."""
+        for _, state in self._index.find(prompt, tenant):
+            return common_length(state.tokens, prompt)
+        return 0
+
+    def covers(self, state: SlotState) -> bool:
+        """Whether a saved state can stand for a slot's."""
+        length = len(state.tokens)
+        for count, (most, saved) in enumerate(self._index.find(state.tokens, state.tenant)):
+            if count == CANDIDATES or most <= length:
+                break
+            fits = saved.computed >= state.computed if self._rules.can_trim else len(saved.tokens) == length
+            if fits and common_length(saved.tokens, state.tokens) == length:
+                return True
+        return False
+
+    def take(self, size: int, tokens: int, keep: SavedState | None = None) -> tuple[int, int] | None:
+        """A place for an image of `size` bytes, old states dropped for it; None when there is no room.
+
+        The state to `keep` stays.
+        """
+        room = size + BOOK_BYTES_PER_TOKEN * tokens
+        while (place := self._memory.take(room)) is None:
+            oldest = next((state for state in self._states if state is not keep), None)
+            if oldest is None or room > self._memory.cap:
+                return None
+            self.evictions += 1
+            self.remove(oldest)
+        return place
+
+    def add(self, state: SavedState) -> None:
+        """Keep a new state; shorter ones that it can stand for go."""
+        if self._rules.can_trim:
+            for shorter in self._shorter(state):
+                self.remove(shorter)
+        self._states[state] = None
+        self._index.add(state)
+
+    def _shorter(self, state: SavedState) -> list[SavedState]:
+        found = [other for _, other in self._index.find(state.tokens, state.tenant)]
+        return [
+            other
+            for other in dict.fromkeys(found)
+            if other.computed <= state.computed
+            and common_length(other.tokens, state.tokens) == len(other.tokens)
+        ]
+
+    def touch(self, state: SavedState) -> None:
+        """It was used now."""
+        if state in self._states:
+            del self._states[state]
+            self._states[state] = None
+
+    def remove(self, state: SavedState) -> None:
+        """Forget a state; nothing happens when it is gone already."""
+        if state in self._states:
+            del self._states[state]
+            self._index.remove(state)
+            for image in images_of(state.image, state.snapshots):
+                self._memory.release(image)
+
+    def images(self) -> set[Image]:
+        """All that saved states hold."""
+        return {image for state in self._states for image in images_of(state.image, state.snapshots)}
+
+
+def images_of(whole: Image | None, snapshots: tuple[Snapshot, ...] | list[Snapshot]) -> list[Image]:
+    """The images of one state, whole one first."""
+    return ([] if whole is None else [whole]) + [snapshot.image for snapshot in snapshots]
