@@ -5,10 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from soak.cold import Cold
 from soak.exchange import Ask, Reply
 from soak.markers import Markers
+
+
+class Reference(Protocol):
+    """Knows the right answers."""
+
+    async def answer(self, ask: Ask) -> Reply:
+        """The answer of a server that reuses nothing."""
+        ...
 
 
 @dataclass(slots=True)
@@ -16,7 +24,7 @@ class Checks:
     """Looks at every answer; `findings` are sentences, empty when all is well."""
 
     markers: Markers
-    cold: Cold | None
+    cold: Reference | None
     """None where answers need not equal cold ones, in the default mode."""
     findings: list[str] = field(default_factory=list)
     counted: Counter[str] = field(default_factory=Counter)

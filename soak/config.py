@@ -16,7 +16,7 @@ from soak.watch import MIB
 LONG = Load(clients=8, conversations=6, families=5, turns=8, lengths=Lengths(system=150, question=40))
 """48 conversations at a time; a state of one is 200 to 900 tokens."""
 SHORT = Load(
-    clients=6, conversations=2, families=2, turns=4, lengths=Lengths(system=60, question=8), rounds=4
+    clients=6, conversations=2, families=2, turns=4, lengths=Lengths(system=60, question=8), rounds=3
 )
 """For `make test`: about half a minute."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from soak.watch import MARGIN, MIB
 
 ENOUGH_WORDS = 0.6
-"""Share of answers that must repeat a word of their own: else the search for strangers' words means nothing."""
+"""Share of answers that must repeat a word of their own; else the search for others' words means nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ class Outcome:
         found = list(self.findings)
         if self.memory.peak > self.memory.allowed:
             found.append(
-                f"the worker had {self.memory.peak // MIB} MiB, allowed are {self.memory.allowed // MIB} MiB"
+                f"the worker had {self.memory.peak / MIB:.1f} MiB, "
+                f"allowed are {self.memory.allowed / MIB:.1f} MiB"
             )
         return found
 
