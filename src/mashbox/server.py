@@ -17,6 +17,7 @@ import uvicorn
 
 from mashbox.api.app import create_app
 from mashbox.api.health import Identity
+from mashbox.api.request_counts import RequestCounts
 from mashbox.api.settings import ServeConfig
 from mashbox.catalog.fingerprint import weights_sha256
 from mashbox.chat.prompt import ChatFormat
@@ -143,13 +144,15 @@ async def run(
 ) -> None:
     """Serve until a signal ends it. Raises ConfigError when the model cannot be loaded."""
     supervisor = Supervisor(deployment.worker)
-    engine = EngineClient(supervisor)
+    counts = RequestCounts()
+    engine = EngineClient(supervisor, counts)
     identity = ModelIdentity(deployment, engine)
     chat = ChatService(engine, lambda facts: chat_format(deployment, facts))
     app = create_app(
         config=deployment.serve,
         engine=engine,
         chat=chat,
+        counts=counts,
         identity=identity.now,
         stream_limits=deployment.stream_limits,
     )

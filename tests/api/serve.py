@@ -17,6 +17,7 @@ from starlette.applications import Starlette
 
 from mashbox.api.app import create_app
 from mashbox.api.health import Identity
+from mashbox.api.request_counts import RequestCounts
 from mashbox.api.settings import ServeConfig
 from mashbox.chat.prompt import ChatFormat
 from mashbox.chat.service import ChatService
@@ -43,7 +44,8 @@ def make_format(facts: ModelFacts) -> ChatFormat:
 def build(path: str) -> Starlette:
     model = ModelConfig(path=path, context=CONTEXT, slots=SLOTS, threads=1)
     supervisor = Supervisor(WorkerConfig(model, backend="tests.scripted:ScriptedBackend"))
-    engine = EngineClient(supervisor)
+    counts = RequestCounts()
+    engine = EngineClient(supervisor, counts)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -56,6 +58,7 @@ def build(path: str) -> Starlette:
         config=ServeConfig(MODEL_ID, "scripted.gguf", CONTEXT, SLOTS),
         engine=engine,
         chat=ChatService(engine, make_format),
+        counts=counts,
         identity=lambda: Identity(deployment_id="d1"),
         lifespan=lifespan,
         stream_limits=StreamLimits(keep_alive_s=0.3, stalled_s=1.0),

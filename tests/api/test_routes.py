@@ -42,7 +42,7 @@ def test_health(server: Server, path: str) -> None:
         "deployment_id": "d1",
         "component_set_sha": None,
         "certification": "none",
-        "compiles_after_ready": None,
+        "compiles_after_ready": 0,
         "routed_experts": None,
     }
 

@@ -12,10 +12,12 @@ from starlette.types import Lifespan
 
 from mashbox.api.anthropic_messages import Messages
 from mashbox.api.health import Health, Identity
+from mashbox.api.metrics import Metrics
 from mashbox.api.models import Models
 from mashbox.api.openai_chat import ChatCompletions
 from mashbox.api.openai_completions import Completions
 from mashbox.api.openai_responses import Responses, refuse_upgrade
+from mashbox.api.request_counts import RequestCounts
 from mashbox.api.settings import ServeConfig
 from mashbox.chat.service import ChatService
 from mashbox.engine.client import LOADING_RETRY_S, EngineClient
@@ -30,11 +32,12 @@ def create_app(
     config: ServeConfig,
     engine: EngineClient,
     chat: ChatService,
+    counts: RequestCounts,
     identity: Callable[[], Identity],
     lifespan: Lifespan[Starlette] | None = None,
     stream_limits: StreamLimits = DEFAULT_LIMITS,
 ) -> Starlette:
-    """Wire the routes to what they need. `lifespan` starts and stops the engine."""
+    """Wire the routes to what they need. `lifespan` starts and stops the engine, `counts` observes it."""
     health = Health(engine, config, identity)
     models = Models(engine, config)
     messages = Messages(chat, config, stream_limits)
@@ -42,6 +45,7 @@ def create_app(
         Route("/v1/health", health.handle),
         Route("/health", health.handle),
         Route("/", health.handle),
+        Route("/metrics", Metrics(engine, config, counts).handle),
         Route("/v1/models", models.handle_list),
         Route("/v1/models/{model:path}", models.handle_one),
         Route("/v1/chat/completions", ChatCompletions(chat, config, stream_limits).handle, methods=["POST"]),
@@ -55,9 +59,9 @@ def create_app(
         routes=routes,
         middleware=[Middleware(HeadMiddleware, ready=health.ready, retry_after=LOADING_RETRY_S)],
         exception_handlers={
-            RequestError: on_request_error,
-            HTTPException: on_http_exception,
-            Exception: on_bug,
+            RequestError: counts.counting(on_request_error),
+            HTTPException: counts.counting(on_http_exception),
+            Exception: counts.counting(on_bug),
         },
         lifespan=lifespan,
     )

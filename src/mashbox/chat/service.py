@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -99,11 +100,12 @@ class ChatService:
         Raises InvalidRequestError (the template refuses the messages), ContextLengthError,
         OverloadedError, NotReadyError or EngineError.
         """
+        begun = time.monotonic()
         options = request.options
         if isinstance(request, PromptRequest):
             segments = (Segment(request.prompt, parse_special=True),)
             command = Submit(uuid.uuid4().hex, segments, options.sampling, options.stop, options.max_tokens)
-            return Answer(await self._engine.submit(command), PlainText(), options.stop)
+            return Answer(await self._engine.submit(command, begun), PlainText(), options.stop)
         chat = self.prepare()
         # In a thread: a long conversation, or a template that loops, takes seconds.
         prompt = await asyncio.to_thread(build_prompt, chat, request)
@@ -118,7 +120,7 @@ class ChatService:
             prompt.constraint,
             prompt.visible,
         )
-        return Answer(await self._engine.submit(command), prompt.parser, options.stop)
+        return Answer(await self._engine.submit(command, begun), prompt.parser, options.stop)
 
     async def count(self, request: ChatRequest) -> int:
         """The tokens of the prompt that `answer` would make of the same request, however long it is.

@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
+from mashbox.engine.observer import Observer, Unobserved
 from mashbox.engine.supervisor import Supervisor
 from mashbox.engine.types import (
     EMPTY_CACHE,
@@ -72,10 +73,11 @@ class EngineStatus:
 class EventStream:
     """The events of one accepted request: text, then `Finished`; or an error raised once."""
 
-    def __init__(self, request_id: str, client: EngineClient) -> None:
+    def __init__(self, request_id: str, client: EngineClient, begun: float) -> None:
         self.id = request_id
         self.prompt_tokens = 0
-        self.begun = time.monotonic()
+        self.begun = begun
+        self.has_text = False
         self._client = client
         self._events: deque[Event | RequestError] = deque()
         self._waiter: asyncio.Future[None] | None = None
@@ -131,8 +133,9 @@ class EventStream:
 class EngineClient:
     """Admits requests and hands each its events."""
 
-    def __init__(self, supervisor: Supervisor) -> None:
+    def __init__(self, supervisor: Supervisor, observer: Observer | None = None) -> None:
         self._supervisor = supervisor
+        self._observer = observer or Unobserved()
         self._streams: dict[str, EventStream] = {}
         self._counts: dict[str, asyncio.Future[int]] = {}
         self._draining = False
@@ -165,24 +168,25 @@ class EngineClient:
 
     def abort(self) -> None:
         """End every request at hand with an error: the server shuts down."""
-        for stream in list(self._streams.values()):
-            self.forget(stream)
-            stream.push(EngineError(SHUTTING_DOWN))
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            self._supervisor.send(Cancel(stream.id))
+            self._fail(stream, SHUTTING_DOWN)
 
-    async def submit(self, command: Submit) -> EventStream:
+    async def submit(self, command: Submit, begun: float | None = None) -> EventStream:
         """Send a request to the worker and wait until it is accepted.
 
         Raises NotReadyError, OverloadedError, ContextLengthError or EngineError. `command.id` must
-        be unique.
+        be unique. `begun` is the monotonic time at which the request arrived; now, if not given.
         """
         self._check_admission()
         self._check_length(command)
-        stream = EventStream(command.id, self)
+        stream = EventStream(command.id, self, time.monotonic() if begun is None else begun)
+        self._supervisor.send(command)  # raises for a text that cannot be sent
         self._streams[stream.id] = stream
         try:
-            self._supervisor.send(command)
             await stream.accepted()
-        except BaseException:  # cancelled, or a text that cannot be sent: nobody else would close it
+        except BaseException:  # cancelled: nobody else would close it
             stream.close()
             raise
         return stream
@@ -231,6 +235,11 @@ class EngineClient:
         """A stream was given up: the worker drops its request."""
         if self._streams.pop(stream.id, None) is not None:
             self._supervisor.send(Cancel(stream.id))
+            self._observer.given_up()
+
+    def _fail(self, stream: EventStream, message: str) -> None:
+        self._observer.failed()
+        stream.push(EngineError(message))
 
     def receive(self, events: list[RequestEvent]) -> None:
         """Events from the worker, in order; those of forgotten requests are dropped."""
@@ -249,14 +258,23 @@ class EngineClient:
 
     def _deliver(self, stream: EventStream, event: RequestEvent) -> None:
         match event:
-            case TextDelta() | Started():
+            case TextDelta():
+                if not stream.has_text:
+                    stream.has_text = True
+                    self._observer.first_text(time.monotonic() - stream.begun)
+                stream.push(event)
+                return
+            case Started():
+                self._observer.started(stream.prompt_tokens, event.cached_tokens)
                 stream.push(event)
                 return
             case Accepted():
                 stream.accept(event.prompt_tokens)
                 return
             case Finished():
-                self._mean_s += 0.1 * (time.monotonic() - stream.begun - self._mean_s)
+                seconds = time.monotonic() - stream.begun
+                self._mean_s += 0.1 * (seconds - self._mean_s)
+                self._observer.finished(event.reason, event.usage, seconds)
                 stream.push(event)
             case Invalid():
                 stream.push(InvalidRequestError(event.message))
@@ -265,14 +283,14 @@ class EngineClient:
             case Refused():
                 stream.push(ContextLengthError(event.prompt_tokens, event.context))
             case Failed():
-                stream.push(EngineError(event.message))
+                self._fail(stream, event.message)
         del self._streams[stream.id]
 
     def lost(self) -> None:
         """The worker is gone: every request it had ends."""
         streams, self._streams = self._streams, {}
         for stream in streams.values():
-            stream.push(EngineError(WORKER_LOST))
+            self._fail(stream, WORKER_LOST)
         for counted in self._counts.values():
             if not counted.done():
                 counted.set_exception(EngineError(WORKER_LOST))
