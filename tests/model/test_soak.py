@@ -18,7 +18,7 @@ FEW = replace(SHORT, clients=4, families=1, rounds=3)
 
 def setup(folder: Path, **changes: object) -> Setup:
     """Four slots, and room for the states of about four of the conversations."""
-    plain = Setup(DEMO, exact=False, seed=1, load=FEW, logs=folder, cache_ram_mib=16, context=1024)
+    plain = Setup(DEMO, exact=False, seed=10, load=FEW, logs=folder, cache_ram_mib=16, context=1024)
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
