@@ -256,36 +256,3 @@ def stream(box: Box, path: str, body: dict[str, Any]) -> list[dict[str, Any]]:
     with box.http.stream("POST", path, json=body) as response:
         lines = [line.removeprefix("data: ") for line in response.iter_lines() if line.startswith("data: ")]
     return [json.loads(line) for line in lines if line != "[DONE]"]
-
-
-# --- states that cannot be cut back -------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def gemma() -> Iterator[Box]:
-    with run_box("gemma3-270m", "--ctx", "2048", "--slots", "2", "--cache-ram", "256") as box:
-        yield box
-
-
-def edited(name: str, number: int) -> list[Message]:
-    """A conversation whose last message is its only difference from others of that name."""
-    return [
-        {"role": "system", "content": fresh_text(200, f"{name} system")},
-        {"role": "user", "content": fresh_text(200, f"{name} first")},
-        {"role": "assistant", "content": "Yes."},
-        {"role": "user", "content": f"Well, {fresh_text(100, f'{name} {number}')}"},
-    ]
-
-
-def check_edit(box: Box, name: str) -> None:
-    """Only the last message and at most one step of the grid is computed; the answer is the cold one."""
-    first = chat(box, edited(name, 0), max_tokens=8)
-    second = chat(box, edited(name, 1), max_tokens=8)
-    before = chat(box, [*edited(name, 0)[:-1], {"role": "user", "content": "Well"}], max_tokens=1).total
-    print(name, first, second, before)
-    assert first.cache_n == 0
-    assert second.cache_n == (before - 6) // GRID * GRID
-
-
-def test_a_sliding_window_model_computes_a_changed_last_message_from_the_nearest_snapshot(gemma: Box) -> None:
-    check_edit(gemma, "gemma")
