@@ -20,7 +20,14 @@ from mashbox import machine, server
 from mashbox.api.settings import ServeConfig
 from mashbox.catalog.available import available_memory
 from mashbox.catalog.gguf import GgufModel, read_model
-from mashbox.catalog.memory import MemorySettings, check_fits, default_context, default_slots, estimate
+from mashbox.catalog.memory import (
+    MemorySettings,
+    check_fits,
+    default_cache_ram,
+    default_context,
+    default_slots,
+    estimate,
+)
 from mashbox.catalog.progress import reporter_for
 from mashbox.catalog.recommended import recommended_sampling
 from mashbox.catalog.resolve import ResolvedModel, list_models, pull, resolve
@@ -138,13 +145,14 @@ def run(
         typer.Option(min=1, max=64, help="Requests decoded together. Default: 4, fewer on a small machine."),
     ] = None,
     cache_ram: Annotated[
-        int,
+        int | None,
         typer.Option(
             min=0,
             metavar="MIB",
-            help="Host memory kept free for saved prompt states. Nothing is saved there yet.",
+            help="Host memory for saved prompt states, in MiB; 0 = off. "
+            "Default: a quarter of what stays free, at most 8192.",
         ),
-    ] = 0,
+    ] = None,
     threads: Annotated[
         int | None,
         typer.Option(min=1, max=512, help="Threads to compute with. Default: one per physical core."),
@@ -206,8 +214,16 @@ def run(
     resolved = resolve(model, reporter_for(Console(stderr=True)))
     model_id = _checked_id(alias or resolved.model_id)
     header = read_model(resolved.paths)
-    settings = MemorySettings(cache_type_k.value, cache_type_v.value, cache_ram, ubatch=PREFILL_ROWS)
-    ctx, slots = _fit(header, settings, ctx, slots)
+    settings = MemorySettings(
+        cache_type_k.value,
+        cache_type_v.value,
+        cache_ram or 0,
+        ubatch=PREFILL_ROWS,
+        flash_attn=flash_attn != FlashAttention.OFF,
+    )
+    ctx, slots, free = _fit(header, settings, ctx, slots)
+    if cache_ram is None:
+        cache_ram = default_cache_ram(estimate(header, ctx, slots, settings), free)
     threads = threads or machine.physical_cores()
     deployment = server.Deployment(
         serve=ServeConfig(
@@ -229,6 +245,7 @@ def run(
                 cache_type_v=cache_type_v.value,
                 flash_attn=flash_attn.value,
                 rope_scaling=rope_scaling,
+                cache_ram_mib=cache_ram,
             ),
             log_level=log_level.value,
         ),
@@ -270,13 +287,13 @@ def _read_template(path: Path | None) -> str | None:
 
 def _fit(
     header: GgufModel, settings: MemorySettings, context: int | None, slots: int | None
-) -> tuple[int, int]:
-    """Context and slots, as asked for or as memory allows. Raises ModelTooBigError."""
+) -> tuple[int, int, int]:
+    """Context and slots, as asked for or as memory allows, and the free bytes. Raises ModelTooBigError."""
     free = available_memory()
     slots = slots or default_slots(header, free, settings)
     context = context or default_context(header, free, slots, settings)
     check_fits(estimate(header, context, slots, settings), free, context=context, slots=slots)
-    return context, slots
+    return context, slots, free
 
 
 def _checked_id(model_id: str) -> str:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import openai
 import pytest
 
 from mashbox.catalog.resolve import resolve
+from tests import tiny_models
 
 DEMO = "smollm2-135m"
 READY_S = 90.0
@@ -130,3 +132,10 @@ def until_gone(pid: int, seconds: float = 5.0) -> None:
 def kill(pid: int) -> None:
     """End a process without asking."""
     os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The file of a tiny model with random weights, by its kind; made when first asked for."""
+    folder = tmp_path_factory.mktemp("tiny")
+    return cache(lambda kind: tiny_models.write(kind, folder))

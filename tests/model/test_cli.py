@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.model.conftest import run_box
+from tests.model.conftest import Box, run_box
 
 
 def mashbox(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -125,18 +125,26 @@ def test_options_reach_the_model(demo_file: Path, tmp_path: Path) -> None:
     template.write_text("{{ messages[-1].content }}")
     options = ["--alias", "team/demo", "--ctx", "512", "--slots", "3", "--threads", "1"]
     cache = ["--cache-type-k", "q8_0", "--cache-type-v", "q8_0", "--flash-attn", "on"]
+    cache += ["--cache-ram", "64"]
     with run_box(
         str(demo_file), *options, *cache, "--rope-scaling", "yarn:2", "--chat-template", str(template)
     ) as box:
         card = box.http.get("/v1/models/team/demo").json()
         assert (card["id"], card["max_model_len"], card["slots"]) == ("team/demo", 512, 3)
         assert card["weights"] == demo_file.name
+        assert card["cache_ram_mib"] == 64
         chat = {"messages": [{"role": "user", "content": "one two three"}], "max_tokens": 1}
         answer = box.http.post("/v1/chat/completions", json=chat).json()
         assert (
             answer["usage"]["prompt_tokens"]
             == box.complete("one two three", max_tokens=1)["usage"]["prompt_tokens"]
         )
+
+
+def test_memory_for_saved_states_is_chosen_from_what_is_free(box: Box) -> None:
+    (card,) = box.http.get("/v1/models").json()["data"]
+    assert 256 <= card["cache_ram_mib"] <= 8192
+    assert box.health()["host_cache_cap_bytes"] == card["cache_ram_mib"] << 20
 
 
 def test_model_sampling_draws_and_greedy_does_not(demo_file: Path) -> None:

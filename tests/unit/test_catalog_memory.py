@@ -9,6 +9,7 @@ from mashbox.catalog.memory import (
     MemoryEstimate,
     MemorySettings,
     check_fits,
+    default_cache_ram,
     default_context,
     default_slots,
     estimate,
@@ -71,6 +72,26 @@ def test_kv_cache_as_llama_cpp_reports_it(found: GgufModel, context: int, ubatch
 def test_compute_is_close_to_what_llama_cpp_reports(found: GgufModel, ubatch: int, mib: float) -> None:
     need = estimate(found, 8192, 4, MemorySettings(ubatch=ubatch))
     assert need.compute == pytest.approx(mib * MIB, rel=0.15)
+
+
+def test_exact_windows_keep_the_whole_context() -> None:
+    need = estimate(gemma3(), 8192, 4, MemorySettings(exact=True))
+    assert need.kv_cache == 4 * 144 * MIB
+
+
+def test_without_flash_attention_its_scores_are_kept() -> None:
+    """As llama.cpp reports it: all heads' scores of 512 tokens by 8192 cells, and a mask of f32."""
+    settings = (MemorySettings(exact=True), MemorySettings(flash_attn=False))
+    for need in (estimate(smollm2(), 8192, 2, setting) for setting in settings):
+        assert need.compute == pytest.approx(166.38 * MIB, rel=0.02)
+
+
+def test_without_flash_attention_every_layer_has_the_widest_ones_values() -> None:
+    mixed = llama(attention__head_count_kv=(2, 0, 4, 2), shortconv__l_cache=3)
+    flash, plain = (
+        estimate(mixed, 4096, 1, MemorySettings(flash_attn=flash)).kv_cache for flash in (True, False)
+    )
+    assert plain - flash == 2 * 4096 * (2 + 2) * 64
 
 
 @pytest.mark.parametrize(
@@ -165,6 +186,23 @@ def test_more_context_or_slots_never_need_less(context: int, slots: int) -> None
     need = estimate(gemma3(), context, slots).total
     assert estimate(gemma3(), context + 256, slots).total > need
     assert estimate(gemma3(), context, slots + 1).total > need
+
+
+@pytest.mark.parametrize(
+    ("free", "mib"),
+    [
+        (0, 0),
+        (1000, 0),
+        (1000 + 4 * 256 - 1, 0),
+        (1000 + 4 * 256, 256),
+        (1000 + 4 * 257 + 3, 257),
+        (1000 + 4 * 8192, 8192),
+        (1 << 20, 8192),
+    ],
+)
+def test_default_cache_ram_is_a_quarter_of_the_rest(free: int, mib: int) -> None:
+    need = MemoryEstimate(weights=600 * MIB, kv_cache=300 * MIB, compute=100 * MIB, prompt_cache=0)
+    assert default_cache_ram(need, free * MIB) == mib
 
 
 NEED = MemoryEstimate(weights=400, kv_cache=500, compute=50, prompt_cache=50)

@@ -1,7 +1,7 @@
 """How much memory a model will need, before it is loaded.
 
-The KV cache follows exactly from the header (checked against what llama.cpp reports); working
-buffers and the state of recurrent layers are approximations.
+The KV cache and recurrent states follow exactly from the header (checked against what llama.cpp
+reports, for the kinds of layers known here); working buffers are approximations.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ DEFAULT_SLOTS = 4
 DEFAULT_CONTEXT_CAP = 32768
 ENOUGH_CONTEXT = 8192
 """Below this an agent's first prompt hardly fits, so rather have fewer slots."""
+
+MOST_CACHE_RAM, LEAST_CACHE_RAM = 8192, 256
+"""MiB that the prompt cache takes by default; less than the least would hold hardly a conversation."""
 
 _CELLS = 256
 """The library rounds a sequence's cells up to a multiple of this."""
@@ -52,12 +55,22 @@ _LOCAL_PERIOD: Mapping[str, int] = {
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """The flags that change how much memory is needed. `ubatch`: most tokens processed at once."""
+    """The flags that change how much memory is needed. `ubatch`: most tokens processed at once.
+
+    `exact`: sliding windows keep the whole context, and there is no flash attention.
+    """
 
     cache_type_k: str = "f16"
     cache_type_v: str = "f16"
     cache_ram_mib: int = 0
     ubatch: int = 512
+    flash_attn: bool = True
+    exact: bool = False
+
+    @property
+    def keeps_scores(self) -> bool:
+        """Attention writes its scores of a whole batch to memory."""
+        return self.exact or not self.flash_attn
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +93,9 @@ class MemoryEstimate:
 class Layer:
     """What one layer keeps for each sequence."""
 
-    kv_heads: int
+    keys: int
+    """Numbers of each token's keys, all heads together; 0 where nothing attends."""
+    values: int
     local: bool
     """Sees only the sliding window."""
     recurrent: bool
@@ -91,11 +106,14 @@ def estimate(
 ) -> MemoryEstimate:
     """The memory for `slots` sequences of `context` tokens each. Raises ConfigError (unknown cache type)."""
     cells = _cells(context)
-    state = sum(_layer_bytes(model, layer, cells, settings) for layer in layers(model))
+    found = list(layers(model))
+    # Without flash attention the library gives all layers the widest one's room for values.
+    widest = max((layer.values for layer in found), default=0) if settings.keeps_scores else 0
+    state = sum(_layer_bytes(model, layer, cells, widest, settings) for layer in found)
     return MemoryEstimate(
         weights=model.weights_bytes,
         kv_cache=slots * state,
-        compute=_compute_bytes(model, cells, settings.ubatch),
+        compute=_compute_bytes(model, cells, settings),
         prompt_cache=settings.cache_ram_mib << 20,
     )
 
@@ -110,10 +128,13 @@ def layers(model: GgufModel) -> Iterator[Layer]:
     heads = model.number("attention.head_count") or 0
     for index in range(count):
         kv_heads = _per_layer(model, "attention.head_count_kv", index, heads)
-        recurrent = _is_recurrent(model, index, kv_heads)
+        local, recurrent = _is_local(model, index), _is_recurrent(model, index, kv_heads)
+        if recurrent and not _is_parallel_hybrid(model):
+            kv_heads = 0
         yield Layer(
-            kv_heads=0 if recurrent and not _is_parallel_hybrid(model) else kv_heads,
-            local=_is_local(model, index),
+            keys=kv_heads * _head_length(model, "attention.key_length", local),
+            values=kv_heads * _head_length(model, "attention.value_length", local),
+            local=local,
             recurrent=recurrent,
         )
 
@@ -150,18 +171,14 @@ def _is_parallel_hybrid(model: GgufModel) -> bool:
     return model.architecture == "falcon-h1"
 
 
-def _layer_bytes(model: GgufModel, layer: Layer, cells: int, settings: MemorySettings) -> int:
-    suffix = "_swa" if layer.local else ""
-    if layer.local:
+def _layer_bytes(
+    model: GgufModel, layer: Layer, cells: int, least_values: int, settings: MemorySettings
+) -> int:
+    if layer.local and not settings.exact:
         window = model.number("attention.sliding_window") or 0
         cells = min(cells, _cells(window + settings.ubatch))
-    per_cell = 0.0
-    for name, kind in (
-        ("attention.key_length", settings.cache_type_k),
-        ("attention.value_length", settings.cache_type_v),
-    ):
-        length = model.number(name + suffix) or model.number(name) or _head_length(model)
-        per_cell += layer.kv_heads * length * _type_bytes(kind)
+    values = max(layer.values, least_values) if layer.keys else 0
+    per_cell = layer.keys * _type_bytes(settings.cache_type_k) + values * _type_bytes(settings.cache_type_v)
     return int(per_cell * cells) + (_recurrent_bytes(model) if layer.recurrent else 0)
 
 
@@ -171,9 +188,10 @@ def _type_bytes(name: str) -> float:
     return _TYPE_BYTES[name]
 
 
-def _head_length(model: GgufModel) -> int:
+def _head_length(model: GgufModel, name: str, local: bool) -> int:
     heads = model.number("attention.head_count") or 1
-    return (model.number("embedding_length") or 0) // heads
+    even = (model.number("embedding_length") or 0) // heads
+    return (local and model.number(name + "_swa")) or model.number(name) or even
 
 
 def _recurrent_bytes(model: GgufModel) -> int:
@@ -188,14 +206,22 @@ def _recurrent_bytes(model: GgufModel) -> int:
     return 4 * (inner * state + (kernel - 1) * (inner + 2 * groups * state))
 
 
-def _compute_bytes(model: GgufModel, cells: int, ubatch: int) -> int:
-    """Working buffers of one batch: the scores of all its tokens weigh most."""
-    width = model.number("embedding_length") or 0
+def _compute_bytes(model: GgufModel, cells: int, settings: MemorySettings) -> int:
+    """Working buffers of one batch: the scores of all its tokens weigh most, or those of attention."""
+    width, heads = model.number("embedding_length") or 0, model.number("attention.head_count") or 0
     inner = (model.number("feed_forward_length") or 0) + (
         (model.number("expert_feed_forward_length") or 0) * (model.number("expert_used_count") or 0)
     )
-    floats = max(model.vocab_size, 3 * inner) + 4 * width
-    return ubatch * (4 * floats + 2 * cells)
+    masks = 2 if settings.keeps_scores and any(layer.local for layer in layers(model)) else 1
+    scores = heads * cells if settings.keeps_scores else 0
+    floats = max(model.vocab_size, 3 * inner, scores) + 4 * width
+    return settings.ubatch * (4 * floats + (4 if settings.keeps_scores else 2) * masks * cells)
+
+
+def default_cache_ram(need: MemoryEstimate, available: int) -> int:
+    """MiB for saved prompt states: a quarter of what stays free beside the model, at most 8192, or none."""
+    mib = (available - need.total) // 4 >> 20
+    return min(mib, MOST_CACHE_RAM) if mib >= LEAST_CACHE_RAM else 0
 
 
 def check_fits(need: MemoryEstimate, available: int, *, context: int, slots: int) -> None:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from mashbox.config import ModelConfig
 from mashbox.engine.backend import Logits, Vocabulary
+from mashbox.engine.seal import SEAL, seal
 from mashbox.engine.types import ModelFacts, Segment
 from mashbox.errors import ConfigError, ModelFileError
 
@@ -113,6 +114,11 @@ class LlamaBackend:
         self._batch = Batch(max(config.prefill_rows, config.slots))
         self._vocab_size = int(lib.llama_vocab_n_tokens(self._vocab))
         self._window = int(lib.llama_model_n_swa(self._model))
+        self._recurrent = bool(
+            lib.llama_model_is_recurrent(self._model) or lib.llama_model_is_hybrid(self._model)
+        )
+        # Of a purely recurrent model, as of full attention, a partial image is the whole state.
+        self._needs_rest = bool(self._window or lib.llama_model_is_hybrid(self._model))
         self._pieces = [self._convert(token, special=False) for token in range(self._vocab_size)]
         self.vocabulary = self._read_vocabulary()
         self._ends = self.vocabulary.ends
@@ -193,11 +199,7 @@ class LlamaBackend:
             parameters=int(lib.llama_model_n_params(self._model)),
             description=self._read_text(lib.llama_model_desc, self._model),
             build=f"llama-cpp-python {lib.__version__}; {lib.llama_print_system_info().decode()}",
-            can_trim=not (
-                self._window
-                or lib.llama_model_is_recurrent(self._model)
-                or lib.llama_model_is_hybrid(self._model)
-            ),
+            can_trim=not (self._window or self._recurrent),
             exact=config.exact,
             decode_rows=config.decode_rows if config.exact else 0,
             experts=self._read_number("expert_count"),
@@ -343,50 +345,66 @@ class LlamaBackend:
         return self._logits
 
     def trim(self, slot: int, length: int) -> bool:
-        """See `Backend`. A sliding window forgets what lies before it, so cutting back may be impossible."""
-        if length > 0:
-            kept_from = lib.llama_memory_seq_pos_min(self._memory, slot)
-            needed_from = max(0, length - self._window) if self._window else 0
-            # Recurrent states answer False: they cannot be cut.
-            if kept_from <= needed_from and lib.llama_memory_seq_rm(self._memory, slot, length, -1):
-                return True
-        lib.llama_memory_seq_rm(self._memory, slot, -1, -1)
+        """See `Backend`. Windows have forgotten what lies before them, and recurrent states cannot be cut."""
+        first, last = self.positions(slot)
+        possible = 0 < length <= last + 1 and length >= self._shortest(first, last)
+        if possible and lib.llama_memory_seq_rm(self._memory, slot, length, -1):
+            return True
+        self._empty(slot)
         return length == 0
 
+    def _empty(self, slot: int) -> None:
+        lib.llama_memory_seq_rm(self._memory, slot, -1, -1)
+
     def shortest(self, slot: int) -> int:
-        """See `Backend`. What a window has forgotten is needed by what would come right after a cut."""
-        first, last = self.positions(slot)
-        if last < 0 or self.facts.can_trim:
-            return 0
-        if not self._window:
+        """See `Backend`."""
+        return self._shortest(*self.positions(slot))
+
+    def _shortest(self, first: int, last: int) -> int:
+        """The same, from the positions that a state holds. What follows a cut needs the window before it."""
+        if self._recurrent:
             return last + 1
-        return 0 if first == 0 else min(first + self._window, last + 1)
+        return min(first + self._window, last + 1) if self._window and first > 0 else 0
 
     def positions(self, slot: int) -> tuple[int, int]:
-        """See `Backend`."""
+        """See `Backend`. Recurrent layers hold the last position only."""
         first = int(lib.llama_memory_seq_pos_min(self._memory, slot))
         return first, int(lib.llama_memory_seq_pos_max(self._memory, slot))
 
     def state_size(self, slot: int, partial: bool) -> int:
         """See `Backend`."""
-        return int(lib.llama_state_seq_get_size_ext(self._context, slot, self._flags(partial)))
+        return SEAL + int(lib.llama_state_seq_get_size_ext(self._context, slot, self._flags(partial)))
 
     def save(self, slot: int, partial: bool, into: memoryview) -> None:
-        """See `Backend`."""
+        """See `Backend`. The image is the library's bytes and their seal."""
         self._log.forget()
-        size, target = len(into), (ctypes.c_uint8 * len(into)).from_buffer(into)
+        size, target = len(into) - SEAL, (ctypes.c_uint8 * len(into)).from_buffer(into)
         flags = self._flags(partial)
         if lib.llama_state_seq_get_data_ext(self._context, target, size, slot, flags) != size:
             raise RuntimeError(f"cannot save a state of {size} bytes: {self._log.reason()}")
+        into[size:] = seal(into[:size], partial)
 
     def restore(self, slot: int, partial: bool, image: memoryview) -> None:
-        """See `Backend`. The library empties its target before it reads, so a failure leaves nothing."""
+        """See `Backend`.
+
+        Damaged bytes never reach the library: it takes positions that it cannot remove again, and a NaN
+        that it takes stays in the slot's cells and spoils what is computed there later.
+        """
         self._log.forget()
-        size, source = len(image), (ctypes.c_uint8 * len(image)).from_buffer(image)
-        flags = self._flags(partial)
+        size = len(image) - SEAL
+        if size <= 0 or seal(image[:size], partial) != bytes(image[size:]):
+            self._empty(slot)
+            raise RuntimeError("cannot restore a state: its image is damaged")
+        _, held = self.positions(slot)
+        source, flags = (ctypes.c_uint8 * len(image)).from_buffer(image), self._flags(partial)
+        # The library empties its target before it reads; what it then refuses leaves a part of a state.
         if lib.llama_state_seq_set_data_ext(self._context, source, size, slot, flags) != size:
-            lib.llama_memory_seq_rm(self._memory, slot, -1, -1)
+            self._empty(slot)
             raise RuntimeError(f"cannot restore a state of {size} bytes: {self._log.reason()}")
+        first, last = self.positions(slot)
+        if partial and self._needs_rest and not 0 <= first <= last <= held:
+            self._empty(slot)
+            raise RuntimeError(f"a partial state of {max(first, last) + 1} tokens needs as many in its slot")
 
     @staticmethod
     def _flags(partial: bool) -> int:
