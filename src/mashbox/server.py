@@ -105,7 +105,7 @@ def chat_format(deployment: Deployment, facts: ModelFacts) -> ChatFormat:
     """Compile the template in force. Raises ConfigError when it is not valid."""
     source = template_source(deployment.chat_template, facts)
     template = ChatTemplate(source.source, bos=facts.bos, eos=facts.eos, control_tokens=facts.control_tokens)
-    return ChatFormat.of(template, source.stop, deployment.tool_format)
+    return ChatFormat.of(template, source.stop, deployment.tool_format, branching=not facts.can_trim)
 
 
 class HttpServer(uvicorn.Server):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,9 +21,9 @@ from mashbox.chat.types import (
     WholeAnswer,
 )
 from mashbox.config import ModelConfig, WorkerConfig
-from mashbox.engine.client import EngineClient
+from mashbox.engine.client import EngineClient, EventStream
 from mashbox.engine.supervisor import Supervisor
-from mashbox.engine.types import Sampling
+from mashbox.engine.types import Sampling, Submit
 from mashbox.errors import InvalidRequestError, NotReadyError
 from tests.api.conftest import Server
 from tests.api.serve import make_format
@@ -86,15 +87,33 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(main())
 
 
+class Recorder(EngineClient):
+    """Remembers what it is given."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        super().__init__(supervisor)
+        self.commands: list[Submit] = []
+
+    async def submit(self, command: Submit, begun: float | None = None) -> EventStream:
+        self.commands.append(command)
+        return await super().submit(command, begun)
+
+
 class Running:
     """A chat service with a worker process of its own."""
+
+    def __init__(self, branching: bool = False) -> None:
+        self._branching = branching
 
     async def __aenter__(self) -> ChatService:
         config = WorkerConfig(
             ModelConfig("m", context=CONTEXT, slots=1, threads=1), backend="tests.scripted:ScriptedBackend"
         )
         supervisor = Supervisor(config)
-        service = ChatService(EngineClient(supervisor), make_format)
+        self.engine = Recorder(supervisor)
+        service = ChatService(
+            self.engine, lambda facts: replace(make_format(facts), branching=self._branching)
+        )
         self._task = asyncio.create_task(supervisor.run())
         assert (await supervisor.until_settled()).facts is not None
         return service
@@ -172,5 +191,21 @@ def test_what_the_template_refuses_is_not_counted() -> None:
         async with Running() as service:
             with pytest.raises(InvalidRequestError):
                 await service.count(ask(Message("user", "hi"), template_kwargs={"messages": []}))
+
+    run(test())
+
+
+BRANCHES = (len("system> S\nuser>"), len("system> S\nuser> hi\nassistant> A\nuser>"))
+
+
+@pytest.mark.parametrize(("branching", "branches"), [(False, ()), (True, BRANCHES)])
+def test_the_engine_is_told_where_prompts_branch(branching: bool, branches: tuple[int, ...]) -> None:
+    messages = [Message(*said) for said in (("system", "S"), ("user", "hi"), ("assistant", "A"))]
+
+    async def test() -> None:
+        running = Running(branching)
+        async with running as service:
+            await answered(service, ask(*messages, Message("user", "more")))
+            assert [command.branches for command in running.engine.commands] == [branches]
 
     run(test())

@@ -9,6 +9,7 @@ import socket
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 import uvloop
 
@@ -41,3 +42,12 @@ def test_the_tool_format_of_a_deployment(name: str | None, expected: str) -> Non
     deployment = server.Deployment(ServeConfig("m", "weights", 512, 1), config, (), tool_format=name)
     facts = ScriptedBackend(config.model, lambda fraction: None).facts
     assert server.chat_format(deployment, facts).tools.name == expected
+
+
+@pytest.mark.parametrize("can_trim", [True, False])
+def test_prompts_tell_branches_where_states_cannot_be_cut(can_trim: bool) -> None:
+    config = WorkerConfig(ModelConfig("m", context=512, slots=1, threads=1))
+    deployment = server.Deployment(ServeConfig("m", "weights", 512, 1), config, ())
+    facts = ScriptedBackend(config.model, lambda fraction: None).facts
+    chat = server.chat_format(deployment, msgspec.structs.replace(facts, can_trim=can_trim))
+    assert chat.branching is not can_trim

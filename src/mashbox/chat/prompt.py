@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from mashbox.chat.branches import find_branches, mark_places
 from mashbox.chat.formats.choose import choose_format
 from mashbox.chat.formats.format import ToolFormat
 from mashbox.chat.formats.plain import Plain
@@ -13,6 +14,7 @@ from mashbox.chat.template import ChatTemplate
 from mashbox.chat.thinking import Marks, ends_inside
 from mashbox.chat.types import ChatRequest, ThinkingWish, Tool
 from mashbox.engine.types import Constraint, Reasoning, Segment
+from mashbox.errors import InvalidRequestError
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +24,16 @@ class ChatFormat:
     template: ChatTemplate
     tools: ToolFormat
     stop: tuple[str, ...] = ()
+    branching: bool = False
+    """Prompts tell where others may part from them: the model's state cannot be cut back."""
 
     @classmethod
     def of(
-        cls, template: ChatTemplate, stop: tuple[str, ...] = (), tool_format: str | None = None
+        cls,
+        template: ChatTemplate,
+        stop: tuple[str, ...] = (),
+        tool_format: str | None = None,
+        branching: bool = False,
     ) -> ChatFormat:
         """With the tool format called `tool_format`, else the one that fits the template.
 
@@ -38,7 +46,7 @@ class ChatFormat:
             chosen = choose_format(None, None)
         if isinstance(chosen, Plain):
             template = template.with_tools_in_words()
-        return cls(template, chosen, stop)
+        return cls(template, chosen, stop, branching)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,8 @@ class Prompt:
     constraint: Constraint | None
     visible: tuple[str, ...]
     parser: AnswerParser
+    branches: tuple[int, ...] = ()
+    """See `Submit`."""
 
 
 def build_prompt(chat: ChatFormat, request: ChatRequest) -> Prompt:
@@ -65,6 +75,7 @@ def build_prompt(chat: ChatFormat, request: ChatRequest) -> Prompt:
         constraint,
         chat.tools.visible if reading else (),
         AnswerParser(chat.tools.reader(tools) if reading else None, keep_thinking=wish.on is not False),
+        _branches(chat, request, segments) if chat.branching else (),
     )
 
 
@@ -82,6 +93,21 @@ def render(chat: ChatFormat, request: ChatRequest) -> tuple[Segment, ...]:
     if not inside and request.thinking.on and marks.known and _must_call(request, tools):
         return _with_own_text(segments, marks.opening)  # else the constraint leaves no room to think
     return segments
+
+
+def _branches(chat: ChatFormat, request: ChatRequest, segments: tuple[Segment, ...]) -> tuple[int, ...]:
+    """Costs a second rendering."""
+    prompt = _text(segments)
+    conversation = mark_places(request.messages, prompt)
+    try:
+        marked = render(chat, replace(request, messages=conversation.messages))
+    except InvalidRequestError:  # the template does not like the marks
+        return ()
+    return find_branches(prompt, _text(marked), conversation)
+
+
+def _text(segments: tuple[Segment, ...]) -> str:
+    return "".join(segment.text for segment in segments)
 
 
 def offered_tools(request: ChatRequest) -> tuple[Tool, ...]:

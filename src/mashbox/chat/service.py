@@ -119,6 +119,7 @@ class ChatService:
             prompt.reasoning,
             prompt.constraint,
             prompt.visible,
+            branches=prompt.branches,
         )
         return Answer(await self._engine.submit(command, begun), prompt.parser, options.stop)
 

@@ -55,7 +55,7 @@ class Generation:
     """Control tokens that are text for this request."""
     tenant: str = ""
     branches: tuple[int, ...] = ()
-    """Lengths, on the grid, after which other prompts may go on differently."""
+    """Lengths, in tokens, up to which other prompts may be the same: multiples of the grid, ascending."""
     started: float = 0.0
     first_token: float = 0.0
     last_token: float = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mashbox.engine.backend import Backend
+from mashbox.engine.branches import branch_lengths
 from mashbox.engine.constraint import Grammars
 from mashbox.engine.core import Generation
 from mashbox.engine.sampling import Sampler
@@ -40,6 +41,7 @@ class Preparer:
             steering=steering,
             literals=self._literals(command.visible, reasoning),
             tenant=command.tenant,
+            branches=branch_lengths(self._backend, command.segments, prompt, command.branches),
         )
 
     def _steering(self, command: Submit, reasoning: Reasoning | None) -> Steering | None:

@@ -14,7 +14,7 @@ Tokens = array
 
 def as_tokens(ids: Iterable[int]) -> array[int]:
     """Token ids as `Tokens`."""
-    return array("i", ids)
+    return array("i", [*ids])  # bytes as they are would be taken for raw memory
 
 
 @dataclass(frozen=True, slots=True, eq=False)
