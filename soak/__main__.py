@@ -53,8 +53,15 @@ def _parse(argv: Sequence[str] | None) -> Setup:
         help="exact also compares with cold answers, which can go on for as long again after the minutes",
     )
     parser.add_argument("--cache-ram", type=int, default=48, metavar="MIB", help="the cap (default 48)")
+    parser.add_argument("--ctx", type=int, default=2048, help="tokens per slot (default 2048)")
     parser.add_argument("--slots", type=int, default=4, help="default 4")
     parser.add_argument("--threads", type=int, default=1, help="of each of the two servers (default 1)")
+    parser.add_argument(
+        "--no-repeats",
+        dest="repeats",
+        action="store_false",
+        help="the model cannot repeat words of its prompt (random weights), so only the comparison counts",
+    )
     options = parser.parse_args(argv)
     return Setup(
         model=options.model,
@@ -63,6 +70,8 @@ def _parse(argv: Sequence[str] | None) -> Setup:
         load=LONG,
         logs=LOGS,
         cache_ram_mib=options.cache_ram,
+        context=options.ctx,
+        repeats=options.repeats,
         slots=options.slots,
         threads=options.threads,
         minutes=options.minutes,

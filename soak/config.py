@@ -35,6 +35,8 @@ class Setup:
     slots: int = 4
     threads: int = 1
     minutes: float | None = None
+    repeats: bool = True
+    """Whether the model is able to repeat words of its prompt."""
     program: Sequence[str] = (sys.executable, "-m", "mashbox")
 
     @property

@@ -34,6 +34,8 @@ class Outcome:
     memory: Memory
     fullest: int
     """Most bytes the cache said it held."""
+    repeats: bool = True
+    """Whether the model is able to repeat words; one with random weights is not."""
 
     @property
     def faults(self) -> list[str]:
@@ -52,7 +54,7 @@ class Outcome:
         answers = self.counted["answers"]
         own = self.counted["answers with a word of their own"]
         found = []
-        if own < ENOUGH_WORDS * answers:
+        if self.repeats and own < ENOUGH_WORDS * answers:
             found.append(f"only {own} of {answers} answers have a word of their own")
         found += [
             f"nothing was counted as: {what}"

@@ -72,7 +72,7 @@ def _outcome(
     counted["health reports"] = watch.samples
     counted["states evicted"] = last.host_cache_evictions
     counted["longest line"] = watch.longest_line
-    return Outcome(tuple(findings), counted, memory, watch.fullest)
+    return Outcome(tuple(findings), counted, memory, watch.fullest, setup.repeats)
 
 
 def _url(launch: Launch) -> str:

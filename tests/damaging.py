@@ -51,6 +51,17 @@ class Flipping(LateDamage):
         image[len(image) // 2] ^= 1
 
 
+class EarlyFlipping(Flipping):
+    """The first saved states go bad, all of them, and no later ones."""
+
+    EVERY = 1
+    EARLY = 6
+
+    def _damage(self, image: memoryview) -> None:
+        if self._saves <= self.EARLY:
+            super()._damage(image)
+
+
 class Cutting(LateDamage):
     """The last tenth was never written."""
 

@@ -47,6 +47,6 @@ def test_sliding_windows() -> None:
     check_changed_last_message("gemma3-270m", words=200, cached=384)
 
 
-@pytest.mark.parametrize(("kind", "cached"), [("hybrid", 0), ("recurrent", 0), ("window", 0)])
+@pytest.mark.parametrize(("kind", "cached"), [("hybrid", 704), ("recurrent", 704), ("window", 704)])
 def test_tiny_models(tiny: Path, kind: str, cached: int) -> None:
     check_changed_last_message(str(tiny_models.write(kind, tiny)), words=60, cached=cached)
