@@ -140,6 +140,7 @@ class PromptCache:
         length, snapshot = reuse.length, reuse.snapshot
         if snapshot and not self._store.restore(slot.index, snapshot.image, slot.tokens, slot.tenant):
             self.empty(slot)
+            self._drop(snapshot.image)
             return
         if not self._backend.trim(slot.index, length) or self._backend.positions(slot.index)[1] != length - 1:
             self.empty(slot)
@@ -148,6 +149,14 @@ class PromptCache:
         slot.computed = min(slot.computed, length)
         while slot.snapshots and slot.snapshots[-1].length > length:
             self._memory.release(slot.snapshots.pop().image)
+
+    def _drop(self, image: Image) -> None:
+        """Forget a bad snapshot wherever it is held, or its state would stand in a sound one's way."""
+        self._saved.drop(image)
+        for slot in self.slots:
+            for snapshot in [snapshot for snapshot in slot.snapshots if snapshot.image is image]:
+                slot.snapshots.remove(snapshot)
+                self._memory.release(image)
 
     def empty(self, slot: SlotState) -> None:
         """Forget all that a slot holds."""
