@@ -38,7 +38,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """When a client goes away: after some seconds, after some pieces of text, or never."""
+    """When a client goes away: after some seconds, after some pieces of text, or never.
+
+    With no piece at all it goes when the request is accepted.
+    """
 
     seconds: float | None = None
     pieces: int | None = None
@@ -108,8 +111,9 @@ async def _read(response: httpx.Response, reply: Reply, pieces: int | None) -> N
         body = (await response.aread()).decode(errors="replace")
         reply.endings.append(f"status {response.status_code}: {body}")
         return
-    async for line in response.aiter_lines():
+    lines = response.aiter_lines()
+    while pieces is None or len(reply.texts) < pieces:
+        if (line := await anext(lines, None)) is None:
+            return
         if line.startswith("data: "):
             reply.take(line.removeprefix("data: "))
-        if pieces is not None and len(reply.texts) >= pieces:
-            return

@@ -20,10 +20,18 @@ from soak.markers import Markers
 Done = Callable[[Ask, Reply], Awaitable[None]]
 """Told about every answer that its client stayed for."""
 
-ACTIONS = {"ask": 8, "again": 2, "edit": 2, "sampled": 2, "leave": 4, "leave while it speaks": 2}
+ACTIONS = {
+    "ask": 8,
+    "again": 2,
+    "edit": 2,
+    "sampled": 2,
+    "leave at once": 2,
+    "leave soon": 2,
+    "leave in mid-answer": 2,
+}
 """How often each is done, relative to the others."""
 LONGEST_WAIT_S = 0.5
-"""A client that leaves waits so long at most: in line, in prefill, or for the first words."""
+"""A client that leaves soon waits so long at most: in line, in prefill, or for the first words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +139,12 @@ class Client:
         await self._ask(Ask(conversation.messages, 12, temperature=0.8, seed=self._pick.randrange(1000)))
 
     async def _leave(self, action: str, conversation: Conversation) -> None:
-        speaks = action != "leave"
-        patience = Patience(pieces=self._pick.randint(1, 6)) if speaks else self._short()
-        reply = await exchange(self._http, Ask(conversation.messages, 40), patience)
+        reply = await exchange(self._http, Ask(conversation.messages, 40), self._patience(action))
         self._traffic.counted["left in mid-answer" if reply.texts else "left before the first word"] += 1
 
-    def _short(self) -> Patience:
-        return Patience(seconds=self._pick.random() * LONGEST_WAIT_S)
+    def _patience(self, action: str) -> Patience:
+        if action == "leave at once":
+            return Patience(pieces=0)
+        if action == "leave soon":
+            return Patience(seconds=self._pick.random() * LONGEST_WAIT_S)
+        return Patience(pieces=self._pick.randint(1, 6))
