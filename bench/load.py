@@ -38,12 +38,36 @@ class Route(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """A message of a conversation; its role is system, user or assistant."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
-    """One greedy request. `max_tokens` is the number of tokens the answer is meant to have."""
+    """One greedy request. `max_tokens` is the number of tokens the answer is meant to have.
+
+    `before` are the messages before the prompt, which is the user's. Without a template they are one text
+    with a line each, but for the assistant's, which goes on where it was written.
+    """
 
     prompt: str
     max_tokens: int
     stream: bool = True
+    before: tuple[Turn, ...] = ()
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """All messages."""
+        return (*self.before, Turn("user", self.prompt))
+
+    @property
+    def text(self) -> str:
+        """All messages as one text."""
+        pieces = [turn.text if turn.role == "assistant" else f"\n{turn.text}" for turn in self.turns]
+        return "".join(pieces).removeprefix("\n")
 
     def encode(self, route: Route) -> bytes:
         """The whole HTTP request."""
@@ -53,9 +77,9 @@ class Ask:
             "stream": self.stream,
         }
         if route is Route.COMPLETIONS:
-            body["prompt"] = self.prompt
+            body["prompt"] = self.text
         else:
-            body["messages"] = [{"role": "user", "content": self.prompt}]
+            body["messages"] = [{"role": turn.role, "content": turn.text} for turn in self.turns]
             if self.stream:
                 body["stream_options"] = {"include_usage": True}
         payload = msgspec.json.encode(body)
@@ -112,9 +136,11 @@ class Client:
     """Talks to one server, each request on a connection of its own that is open before its time starts.
 
     llama-server hangs up after every streamed answer, so keeping connections would help one side only.
+    `must_reuse` is for the scenarios: whether this server must not compute again what it has computed.
     """
 
-    def __init__(self, port: int, route: Route) -> None:
+    def __init__(self, port: int, route: Route, must_reuse: bool = False) -> None:
+        self.must_reuse = must_reuse
         self._port = port
         self._route = route
         self._selector = selectors.DefaultSelector()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from bench.errors import BenchError
@@ -12,6 +12,7 @@ from bench.load import Ask, Client
 from bench.model import Work
 from bench.prompts import ENDLESS, fresh_text
 from bench.stream import Answer
+from mashbox.config import PREFILL_CHUNK
 
 CHUNKS_BEFORE_ARRIVAL = 16
 """How far the running stream is when the long prompt arrives beside it."""
@@ -155,6 +156,15 @@ def check_fresh(answer: Answer, prompt_tokens: int) -> None:
         raise BenchError(f"{answer.cached_tokens} of {prompt_tokens} prompt tokens came from a cache.")
 
 
+def check_reused(answer: Answer, shared: int) -> None:
+    """Raise BenchError unless a cache spared the server `shared` prompt tokens, the last grid step aside."""
+    if answer.cached_tokens is None or answer.cached_tokens <= shared - PREFILL_CHUNK:
+        raise BenchError(
+            f"{answer.cached_tokens} of {answer.prompt_tokens} prompt tokens came from a cache, although "
+            f"it should have had the first {shared}."
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """How a side counts the same work: it must be the same on both."""
@@ -167,7 +177,7 @@ def count_tokens(client: Client, asks: Sequence[Ask]) -> list[Counts]:
     """What the server says about each request when it answers in one piece, with its usage."""
     counts = []
     for ask in asks:
-        answer = client.ask(Ask(ask.prompt, ask.max_tokens, stream=False))
+        answer = client.ask(replace(ask, stream=False))
         if answer.prompt_tokens is None or answer.completion_tokens is None:
             raise BenchError("A whole answer came without its token counts.")
         counts.append(Counts(answer.prompt_tokens, answer.completion_tokens))

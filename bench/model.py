@@ -16,6 +16,7 @@ from bench.errors import BenchError
 Q4_0 = 2
 """The library's number for a file whose weights are mostly Q4_0."""
 _OUTPUT = b"output.weight"
+_CHAT_TEMPLATE = b"tokenizer.chat_template"
 
 
 @lib.llama_log_callback  # type: ignore[untyped-decorator]
@@ -91,7 +92,7 @@ def read_work(path: Path) -> Work:
     if not model:
         raise BenchError(f"{path} cannot be read.")
     try:
-        return _work_of(model, tied=not _has_output_matrix(path))
+        return _work_of(model, tied=not _names(path, _OUTPUT))
     finally:
         lib.llama_model_free(model)
 
@@ -119,6 +120,12 @@ def _setting(model: object, key: str) -> str:
     return buffer.value.decode() if size >= 0 else ""
 
 
-def _has_output_matrix(path: Path) -> bool:
+def has_chat_template(path: Path) -> bool:
+    """Whether a model file says how a conversation becomes a prompt."""
+    return _names(path, _CHAT_TEMPLATE)
+
+
+def _names(path: Path, name: bytes) -> bool:
+    """Whether a model file has a setting or a tensor of this name."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return data.find(struct.pack("<Q", len(_OUTPUT)) + _OUTPUT) >= 0
+        return data.find(struct.pack("<Q", len(name)) + name) >= 0

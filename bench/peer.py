@@ -47,8 +47,10 @@ def launch(setup: Setup, logs: Path, more_flags: Sequence[str] = (), name: str =
     port = free_port()
     command = [str(ensure_built()), "-m", str(setup.model), "--host", HOST, "--port", str(port)]
     command += ["-c", str(setup.context * setup.slots), "-np", str(setup.slots)]
-    command += ["-t", str(setup.threads), "-tb", str(setup.threads), "--no-ui", *more_flags]
-    return Launch(name, command, port, logs / f"{name}.log", {})
+    command += ["-t", str(setup.threads), "-tb", str(setup.threads), "--no-ui"]
+    if setup.chat_template is not None:
+        command += ["--chat-template-file", str(setup.chat_template)]
+    return Launch(name, [*command, *more_flags], port, logs / f"{name}.log", {})
 
 
 def ensure_built() -> Path:

@@ -21,13 +21,17 @@ STOP_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to start one side. `log` receives all its output."""
+    """How to start one side. `log` receives all its output.
+
+    `must_reuse`: whether computing again what it has computed already is an error, and not only slow.
+    """
 
     name: str
     command: Sequence[str]
     port: int
     log: Path
     env: Mapping[str, str]
+    must_reuse: bool = False
 
 
 class Server:

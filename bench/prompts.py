@@ -20,6 +20,9 @@ ENDLESS = (
 Short ones, so that reading them takes next to nothing of the time in which the answers are written.
 """
 
+TEMPLATE = Path(__file__).with_name("turns.jinja")
+"""A chat template for models without one, since each server has a way of its own with them."""
+
 _WORDS = Path(__file__).with_name("words.txt").read_text().split()
 
 

@@ -35,11 +35,18 @@ class Choice(msgspec.Struct):
         return self.text or (message.content if message else None) or ""
 
 
+class PromptDetails(msgspec.Struct):
+    """Of the prompt's tokens, those that came from a cache."""
+
+    cached_tokens: int | None = None
+
+
 class Usage(msgspec.Struct):
     """Token counts in OpenAI's words."""
 
     prompt_tokens: int
     completion_tokens: int
+    prompt_tokens_details: PromptDetails | None = None
 
 
 class Timings(msgspec.Struct):
@@ -113,7 +120,7 @@ def read_answer(sent: float, reads: Sequence[Read]) -> Answer:
         finish_reason=finish_reason,
         prompt_tokens=_prompt_tokens(usage, timings),
         completion_tokens=usage.completion_tokens if usage else timings.predicted_n if timings else None,
-        cached_tokens=timings.cache_n if timings else None,
+        cached_tokens=_cached_tokens(usage, timings),
     )
 
 
@@ -121,6 +128,13 @@ def _prompt_tokens(usage: Usage | None, timings: Timings | None) -> int | None:
     if usage is not None:
         return usage.prompt_tokens
     return timings.prompt_n + timings.cache_n if timings else None
+
+
+def _cached_tokens(usage: Usage | None, timings: Timings | None) -> int | None:
+    if timings is not None:
+        return timings.cache_n
+    details = usage.prompt_tokens_details if usage else None
+    return details.cached_tokens if details else None
 
 
 def head_end(data: bytes) -> int:

@@ -117,7 +117,7 @@ def test_completion_whole() -> None:
         "model": HEAD.model,
         "system_fingerprint": "seed-7",
         "choices": [{"text": "hello", "index": 0, "logprobs": None, "finish_reason": "stop"}],
-        "usage": COUNTS,
+        "usage": CHAT_COUNTS,
     }
 
 

@@ -135,3 +135,16 @@ def test_prompts_from_a_cache_are_refused(cached: int, refused: bool) -> None:
             check_fresh(answer, 1000)
     else:
         check_fresh(answer, 1000)
+
+
+@pytest.mark.parametrize(
+    ("details", "cached"),
+    [("", None), (',"prompt_tokens_details":{}', None), (',"prompt_tokens_details":{"cached_tokens":5}', 5)],
+)
+def test_cached_tokens_of_a_whole_answer_without_timings(details: str, cached: int | None) -> None:
+    body = (
+        '{"choices":[{"text":"Hi","finish_reason":"length"}],'
+        f'"usage":{{"prompt_tokens":9,"completion_tokens":2{details}}}}}'
+    ).encode()
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body)
+    assert read_answer(0.0, [(1.0, head + body)]).cached_tokens == cached

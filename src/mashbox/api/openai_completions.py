@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mashbox.api.openai_answer import FINISH_REASONS, AnswerHead, failed_end, new_head, token_usage
+from mashbox.api.openai_answer import FINISH_REASONS, AnswerHead, chat_usage, failed_end, new_head
 from mashbox.api.reply import stream_reply, whole_reply
 from mashbox.api.settings import ServeConfig
 from mashbox.api.text_frame import HOLE, TextFrame
@@ -110,7 +110,7 @@ class CompletionStream:
 def render_response(head: AnswerHead, seed: int, whole: WholeAnswer) -> dict[str, Any]:
     """The whole answer as a text_completion object."""
     body = _completion(head, seed, whole.text, FINISH_REASONS[whole.done.reason])
-    return body | {"usage": token_usage(whole.done.usage)}
+    return body | {"usage": chat_usage(whole.done.usage)}
 
 
 def _completion(head: AnswerHead, seed: int, text: str, finish_reason: str | None) -> dict[str, Any]:

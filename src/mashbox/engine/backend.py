@@ -98,6 +98,8 @@ class Backend(Protocol):
         """Put an image into a slot; the same bytes give the same results, to the bit.
 
         A whole image needs an empty slot. A partial one of length n goes onto a state that holds the same
-        first n tokens, and `trim(slot, n)` has to follow. Raises RuntimeError; the slot is then empty.
+        first n tokens, and `trim(slot, n)` has to follow. The bytes must be those of `save`, which the caller
+        has checked: of damaged ones a library may take positions and numbers that spoil the slot for good.
+        Raises RuntimeError; the slot is then empty.
         """
         ...

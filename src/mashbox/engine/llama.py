@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from mashbox.config import ModelConfig
 from mashbox.engine.backend import Logits, Vocabulary
-from mashbox.engine.seal import SEAL, seal
 from mashbox.engine.types import ModelFacts, Segment
 from mashbox.errors import ConfigError, ModelFileError
 
@@ -373,28 +372,20 @@ class LlamaBackend:
 
     def state_size(self, slot: int, partial: bool) -> int:
         """See `Backend`."""
-        return SEAL + int(lib.llama_state_seq_get_size_ext(self._context, slot, self._flags(partial)))
+        return int(lib.llama_state_seq_get_size_ext(self._context, slot, self._flags(partial)))
 
     def save(self, slot: int, partial: bool, into: memoryview) -> None:
-        """See `Backend`. The image is the library's bytes and their seal."""
+        """See `Backend`."""
         self._log.forget()
-        size, target = len(into) - SEAL, (ctypes.c_uint8 * len(into)).from_buffer(into)
+        size, target = len(into), (ctypes.c_uint8 * len(into)).from_buffer(into)
         flags = self._flags(partial)
         if lib.llama_state_seq_get_data_ext(self._context, target, size, slot, flags) != size:
             raise RuntimeError(f"cannot save a state of {size} bytes: {self._log.reason()}")
-        into[size:] = seal(into[:size], partial)
 
     def restore(self, slot: int, partial: bool, image: memoryview) -> None:
-        """See `Backend`.
-
-        Damaged bytes never reach the library: it takes positions that it cannot remove again, and a NaN
-        that it takes stays in the slot's cells and spoils what is computed there later.
-        """
+        """See `Backend`."""
         self._log.forget()
-        size = len(image) - SEAL
-        if size <= 0 or seal(image[:size], partial) != bytes(image[size:]):
-            self._empty(slot)
-            raise RuntimeError("cannot restore a state: its image is damaged")
+        size = len(image)
         _, held = self.positions(slot)
         source, flags = (ctypes.c_uint8 * len(image)).from_buffer(image), self._flags(partial)
         # The library empties its target before it reads; what it then refuses leaves a part of a state.
