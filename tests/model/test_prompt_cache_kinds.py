@@ -1,4 +1,4 @@
-"""Models whose states cannot be cut back: a changed last message is computed from the nearest snapshot."""
+"""Models whose states cannot be cut back: what is computed again starts at the nearest snapshot."""
 
 from __future__ import annotations
 

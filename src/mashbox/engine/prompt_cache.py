@@ -51,9 +51,12 @@ class PromptCache:
 
     # --- looking -----------------------------------------------------------------------------
 
-    def known(self, prompt: array[int], tenant: str) -> int:
-        """How many tokens of a prompt some state has now, by the best way."""
-        slots = (self._rules.reusable(slot, prompt, self._shortest(slot)) for slot in self._slots_of(tenant))
+    def known(self, prompt: array[int], tenant: str, free: Sequence[SlotState]) -> int:
+        """How many tokens of a prompt some state has now, by the best way; only free slots can be cut."""
+        slots = (
+            self._rules.reusable(slot, prompt, self._shortest(slot) if slot in free else None)
+            for slot in self._slots_of(tenant)
+        )
         return max((self._saved.find(prompt, tenant)[1].length, *(reuse.length for reuse in slots)))
 
     def place(self, prompt: array[int], tenant: str, free: Sequence[SlotState]) -> Placement:
