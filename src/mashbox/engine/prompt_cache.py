@@ -123,6 +123,7 @@ class PromptCache:
         image = store.save(source.index, source.tokens, source.tenant, False, passing.take)
         if image is not None:
             self._fill(slot, self._saved_state(source, image), reuse, store)
+            self._store.dropped += store.dropped
 
     def _fill(
         self, slot: SlotState, saved: SavedState, reuse: Reuse, store: StateStore | None = None
