@@ -3,11 +3,11 @@
 MODEL ?= smollm2-135m
 ARGS ?=
 
-.PHONY: run test lint bench
+.PHONY: run test lint bench soak
 
 run:
 	@scripts/setup
 	@exec .venv/bin/mashbox run $(MODEL) $(ARGS)
 
-test lint bench:
+test lint bench soak:
 	@scripts/$@ $(ARGS)

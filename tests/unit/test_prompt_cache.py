@@ -222,6 +222,20 @@ def test_a_state_computed_before_is_shared_while_its_slot_is_busy() -> None:
     assert (box.text("a"), box.text("b")) == ("x" * 100, "b asks")
 
 
+def test_what_only_its_own_slot_could_be_cut_back_to_is_not_known_while_that_is_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    box = Box(cap=0, can_trim=False)
+    box.submit("a", "p" * 200 + "a" * 100)
+    box.run()
+    (used,) = [slot for slot in box.cache.slots if slot.tokens]
+    monkeypatch.setattr(box.backend, "shortest", lambda slot: 0)
+    prompt = as_tokens(b"p" * 200 + b"b" * 100)
+    others = [slot for slot in box.cache.slots if slot is not used]
+    assert box.cache.known(prompt, "", [used]) == 192
+    assert box.cache.known(prompt, "", others) == 0
+
+
 def test_when_the_one_that_computes_is_cancelled_the_next_one_goes_on_from_there() -> None:
     box = Box(slots=3)
     prefix = lines("prefix", 1000)

@@ -35,7 +35,7 @@ class Slots:
         self.needs_snapshots = not can_trim
         self._rules = ReuseRules(GRID, can_trim, exact=False)
 
-    def known(self, prompt: array[int], tenant: str) -> int:
+    def known(self, prompt: array[int], tenant: str, free: Sequence[SlotState]) -> int:
         return max(self._rules.reusable(slot, prompt).length for slot in self.slots)
 
     def place(self, prompt: array[int], tenant: str, free: Sequence[SlotState]) -> Placement:

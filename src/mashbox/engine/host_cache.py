@@ -100,6 +100,11 @@ class HostCache:
             for image in images_of(state.image, state.snapshots):
                 self._memory.release(image)
 
+    def drop(self, image: Image) -> None:
+        """Forget all states that hold an image."""
+        for state in [state for state in self._states if image in images_of(state.image, state.snapshots)]:
+            self.remove(state)
+
     def images(self) -> set[Image]:
         """All that saved states hold."""
         return {image for state in self._states for image in images_of(state.image, state.snapshots)}

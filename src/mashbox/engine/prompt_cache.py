@@ -51,9 +51,12 @@ class PromptCache:
 
     # --- looking -----------------------------------------------------------------------------
 
-    def known(self, prompt: array[int], tenant: str) -> int:
-        """How many tokens of a prompt some state has now, by the best way."""
-        slots = (self._rules.reusable(slot, prompt, self._shortest(slot)) for slot in self._slots_of(tenant))
+    def known(self, prompt: array[int], tenant: str, free: Sequence[SlotState]) -> int:
+        """How many tokens of a prompt some state has now, by the best way; only free slots can be cut."""
+        slots = (
+            self._rules.reusable(slot, prompt, self._shortest(slot) if slot in free else None)
+            for slot in self._slots_of(tenant)
+        )
         return max((self._saved.find(prompt, tenant)[1].length, *(reuse.length for reuse in slots)))
 
     def place(self, prompt: array[int], tenant: str, free: Sequence[SlotState]) -> Placement:
@@ -120,6 +123,7 @@ class PromptCache:
         image = store.save(source.index, source.tokens, source.tenant, False, passing.take)
         if image is not None:
             self._fill(slot, self._saved_state(source, image), reuse, store)
+            self._store.dropped += store.dropped
 
     def _fill(
         self, slot: SlotState, saved: SavedState, reuse: Reuse, store: StateStore | None = None
@@ -140,6 +144,7 @@ class PromptCache:
         length, snapshot = reuse.length, reuse.snapshot
         if snapshot and not self._store.restore(slot.index, snapshot.image, slot.tokens, slot.tenant):
             self.empty(slot)
+            self._drop(snapshot.image)
             return
         if not self._backend.trim(slot.index, length) or self._backend.positions(slot.index)[1] != length - 1:
             self.empty(slot)
@@ -148,6 +153,14 @@ class PromptCache:
         slot.computed = min(slot.computed, length)
         while slot.snapshots and slot.snapshots[-1].length > length:
             self._memory.release(slot.snapshots.pop().image)
+
+    def _drop(self, image: Image) -> None:
+        """Forget a bad snapshot wherever it is held, or its state would stand in a sound one's way."""
+        self._saved.drop(image)
+        for slot in self.slots:
+            for snapshot in [snapshot for snapshot in slot.snapshots if snapshot.image is image]:
+                slot.snapshots.remove(snapshot)
+                self._memory.release(image)
 
     def empty(self, slot: SlotState) -> None:
         """Forget all that a slot holds."""

@@ -43,7 +43,7 @@ class Cache(Protocol):
     @property
     def needs_snapshots(self) -> bool: ...
 
-    def known(self, prompt: array[int], tenant: str) -> int: ...
+    def known(self, prompt: array[int], tenant: str, free: Sequence[SlotState]) -> int: ...
 
     def place(self, prompt: array[int], tenant: str, free: Sequence[SlotState]) -> Placement: ...
 
@@ -154,7 +154,7 @@ class Scheduler(Generic[J]):
         """Whether another request is about to compute more of its prompt than is known."""
         reach = max((self._reach(seat, waiter.job) for seat in self._prefilling), default=0)
         if reach and waiter.known is None:
-            waiter.known = self._cache.known(waiter.job.prompt, waiter.job.tenant)
+            waiter.known = self._cache.known(waiter.job.prompt, waiter.job.tenant, self._free)
         return reach > (waiter.known or 0)
 
     def _reach(self, seat: Seat[J], job: J) -> int:

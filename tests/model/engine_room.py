@@ -1,0 +1,82 @@
+"""The engine without HTTP: a real worker process, its client, and what it reports about its cache."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from mashbox.config import ModelConfig, WorkerConfig
+from mashbox.engine.client import EngineClient, EventStream
+from mashbox.engine.supervisor import Supervisor
+from mashbox.engine.types import CacheReport, Finished, Sampling, Segment, Submit, TextDelta, Usage
+
+LLAMA = "mashbox.engine.llama:LlamaBackend"
+
+
+@dataclass(frozen=True)
+class Said:
+    """An answer and its counts."""
+
+    text: str
+    usage: Usage
+
+    @property
+    def computed(self) -> int:
+        """Prompt tokens that no cache had."""
+        return self.usage.prompt_tokens - self.usage.cached_tokens
+
+
+@dataclass
+class Room:
+    """A worker and its client."""
+
+    client: EngineClient
+    _ids: itertools.count[int] = field(default_factory=itertools.count)
+
+    async def open(self, prompt: str, max_tokens: int, branches: Sequence[int] = ()) -> EventStream:
+        """A request under way; plain text, greedy."""
+        segments = (Segment(prompt, False),)
+        name = str(next(self._ids))
+        return await self.client.submit(
+            Submit(name, segments, Sampling(), max_tokens=max_tokens, branches=tuple(branches))
+        )
+
+    async def ask(self, prompt: str, max_tokens: int = 8, branches: Sequence[int] = ()) -> Said:
+        """A whole answer."""
+        events = [event async for event in await self.open(prompt, max_tokens, branches)]
+        finished = events[-1]
+        assert isinstance(finished, Finished)
+        text = "".join(event.text for event in events if isinstance(event, TextDelta))
+        return Said(text, finished.usage)
+
+    async def ask_together(self, prompts: Sequence[str], max_tokens: int = 8) -> list[Said]:
+        """All at once, in the order of the prompts."""
+        return list(await asyncio.gather(*(self.ask(prompt, max_tokens) for prompt in prompts)))
+
+    async def report(self, true: Callable[[CacheReport], bool]) -> CacheReport:
+        """What the worker says about its cache, once it is so; after five seconds whatever it says then."""
+        for _ in range(500):
+            if true(self.client.status.cache):
+                break
+            await asyncio.sleep(0.01)
+        return self.client.status.cache
+
+
+@asynccontextmanager
+async def engine_room(model: ModelConfig, backend: str = LLAMA) -> AsyncIterator[Room]:
+    """A loaded worker, the same one all through the block; ended after it."""
+    supervisor = Supervisor(WorkerConfig(model, backend=backend, log_level="warning"))
+    client = EngineClient(supervisor)
+    task = asyncio.create_task(supervisor.run())
+    try:
+        status = await supervisor.until_settled()
+        assert status.state == "ready", status.error
+        yield Room(client)
+        assert client.status.worker_restarts == 0
+        assert client.status.running + client.status.waiting == 0
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
