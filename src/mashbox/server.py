@@ -88,6 +88,7 @@ class ModelIdentity:
         components = _digest(self._weights, template)
         policy = (
             f"{model.cache_type_k}/{model.cache_type_v}/{model.rope_scaling}/{facts.grid}/{facts.context}"
+            f"/{'exact' if model.exact else 'default'}"
         )
         return Identity(
             deployment_id=build,
