@@ -14,7 +14,8 @@ from mashbox.engine.llama import LlamaBackend
 from mashbox.engine.types import Segment
 from tests.model.conftest import DEMO, Box, run_box
 
-OPTIONS = ("--ctx", "2048", "--slots", "8", "--threads", "2")
+OPTIONS = ("--ctx", "2048", "--slots", "8", "--threads", "2", "--cache-ram", "0")
+"""Without host memory, so that every prompt is computed anew once the slots are flushed."""
 
 WORDS = ["the", "cat", "sat", "on", "a", "red", "mat", "and", "looked", "at", "seven", "green", "planets"]
 
