@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from mashbox.config import ModelConfig
 from mashbox.engine.backend import Logits
 from mashbox.engine.core import Core, Generation
+from mashbox.engine.host_memory import Image
 from mashbox.engine.prompt_cache import MAX_SNAPSHOTS, PromptCache
 from mashbox.engine.sampling import Sampler
+from mashbox.engine.state_store import StateStore
 from mashbox.engine.states import as_tokens
 from mashbox.engine.thinking import AnswerText
 from mashbox.engine.types import (
@@ -288,6 +290,27 @@ def test_a_displaced_conversation_comes_back(can_trim: bool, slots: int) -> None
         box.ask(f"other {number}", lines(f"other {number}", 500) + "hi")
     assert box.cached("b", first + "hello" + "\nmore") == len(first) + 5
     assert box.reports[-1].states == 9 - slots + 1
+
+
+def test_a_saved_state_is_kept_while_it_is_restored_over_one_that_goes_on_from_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    box = Box(slots=2)
+    start = lines("one", 200)
+    box.ask("a", start + "hi")
+    assert box.core.rest()
+    box.ask("b", start + "hihi" + lines("tail", 1000) + "yo")
+    box.ask("c", lines("two", 300) + "x")
+    holders = []
+    restore = StateStore.restore
+
+    def watch(store: StateStore, slot: int, image: Image, tokens: array[int], tenant: str) -> bool:
+        holders.append(image.holders)
+        return restore(store, slot, image, tokens, tenant)
+
+    monkeypatch.setattr(StateStore, "restore", watch)
+    assert box.cached("d", start + "hihi" + "other") == len(start) + 4
+    assert holders == [1]
 
 
 def test_without_host_memory_nothing_is_saved() -> None:

@@ -56,9 +56,9 @@ class HostCache:
         return False
 
     def take(self, size: int, tokens: int, keep: SavedState | None = None) -> tuple[int, int] | None:
-        """A place for an image of `size` bytes, old states dropped for it; None when there is no room.
+        """Offset and room of a place for an image of `size` bytes and the book of its `tokens`.
 
-        The state to `keep` stays.
+        Old states are dropped for it, but for the one to `keep`; None when there is no room all the same.
         """
         room = size + BOOK_BYTES_PER_TOKEN * tokens
         while (place := self._memory.take(room)) is None:
@@ -69,11 +69,12 @@ class HostCache:
             self.remove(oldest)
         return place
 
-    def add(self, state: SavedState) -> None:
-        """Keep a new state; shorter ones that it can stand for go."""
+    def add(self, state: SavedState, keep: SavedState | None = None) -> None:
+        """Keep a new state; shorter ones that it can stand for go, but for the one to `keep`."""
         if self._rules.can_trim:
             for shorter in self._shorter(state):
-                self.remove(shorter)
+                if shorter is not keep:
+                    self.remove(shorter)
         self._states[state] = None
         self._index.add(state)
 

@@ -176,7 +176,7 @@ class PromptCache:
     # --- saving ------------------------------------------------------------------------------
 
     def _save(self, slot: SlotState, keep: SavedState | None = None) -> SavedState | None:
-        """Keep a slot's state in host memory, if it is worth it and there is room."""
+        """Keep a slot's state in host memory, if it is worth it and there is room; `keep` stays there."""
         if len(slot.tokens) < self._rules.grid or not self._memory.cap or self._saved.covers(slot):
             return None
         take = partial(self._saved.take, tokens=len(slot.tokens), keep=keep)
@@ -186,7 +186,7 @@ class PromptCache:
         state = self._saved_state(slot, image)
         for snapshot in state.snapshots:
             snapshot.image.holders += 1
-        self._saved.add(state)
+        self._saved.add(state, keep)
         return state
 
     @staticmethod
