@@ -88,7 +88,7 @@ class Metrics:
         yield make.gauge("host_cache_states", "Saved prompt states in host memory.", cache.states)
         yield make.gauge(
             "snapshot_bytes",
-            "Bytes of the running slots' snapshots that host_cache_bytes does not count.",
+            "Bytes of the slots' snapshots that host_cache_bytes does not count.",
             cache.snapshot_bytes,
         )
         yield make.counter(

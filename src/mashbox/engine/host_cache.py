@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from array import array
 
-from mashbox.engine.host_memory import HostMemory, Image
+from mashbox.engine.host_memory import HostMemory, Image, Room
 from mashbox.engine.prefix_index import PrefixIndex
-from mashbox.engine.states import NOTHING, Reuse, ReuseRules, SavedState, SlotState, Snapshot, common_length
+from mashbox.engine.states import NOTHING, Reuse, ReuseRules, SavedState, SlotState, common_length
 
 CANDIDATES = 32
 """States that a lookup looks into: many may hold the same prefix, and then any of them will do."""
@@ -39,7 +39,10 @@ class HostCache:
         return best
 
     def shared(self, prompt: array[int], tenant: str) -> int:
-        """Most tokens that any saved state begins with like the prompt, usable or not."""
+        """Tokens that a saved state begins with like the prompt, usable or not.
+
+        No other one begins like it for a block more.
+        """
         for _, state in self._index.find(prompt, tenant):
             return common_length(state.tokens, prompt)
         return 0
@@ -55,19 +58,19 @@ class HostCache:
                 return True
         return False
 
-    def take(self, size: int, tokens: int, keep: SavedState | None = None) -> tuple[int, int] | None:
-        """Offset and room of a place for an image of `size` bytes and the book of its `tokens`.
+    def take(self, size: int, tokens: int, keep: SavedState | None = None) -> Room | None:
+        """Room for an image of `size` bytes and the book of its `tokens`; None when there is none.
 
-        Old states are dropped for it, but for the one to `keep`; None when there is no room all the same.
+        Old states are dropped for it, but for the one to `keep`.
         """
-        room = size + BOOK_BYTES_PER_TOKEN * tokens
-        while (place := self._memory.take(room)) is None:
+        needed = size + BOOK_BYTES_PER_TOKEN * tokens
+        while (room := self._memory.take(needed)) is None:
             oldest = next((state for state in self._states if state is not keep), None)
-            if oldest is None or room > self._memory.cap:
+            if oldest is None or needed > self._memory.cap:
                 return None
             self.evictions += 1
             self.remove(oldest)
-        return place
+        return room
 
     def add(self, state: SavedState, keep: SavedState | None = None) -> None:
         """Keep a new state; shorter ones that it can stand for go, but for the one to `keep`."""
@@ -98,19 +101,14 @@ class HostCache:
         if state in self._states:
             del self._states[state]
             self._index.remove(state)
-            for image in images_of(state.image, state.snapshots):
+            for image in state.images:
                 self._memory.release(image)
 
     def drop(self, image: Image) -> None:
         """Forget all states that hold an image."""
-        for state in [state for state in self._states if image in images_of(state.image, state.snapshots)]:
+        for state in [state for state in self._states if image in state.images]:
             self.remove(state)
 
     def images(self) -> set[Image]:
         """All that saved states hold."""
-        return {image for state in self._states for image in images_of(state.image, state.snapshots)}
-
-
-def images_of(whole: Image | None, snapshots: tuple[Snapshot, ...] | list[Snapshot]) -> list[Image]:
-    """The images of one state, whole one first."""
-    return ([] if whole is None else [whole]) + [snapshot.image for snapshot in snapshots]
+        return {image for state in self._states for image in state.images}

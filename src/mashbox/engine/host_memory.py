@@ -10,13 +10,17 @@ import mmap
 from bisect import bisect_left
 from dataclasses import dataclass
 
-_PAGE = 4096
+_PAGE = mmap.PAGESIZE
 _NORESERVE = 0x4000  # Linux's MAP_NORESERVE: pages count when they are first used
+
+
+Room = tuple[int, int]
+"""Where something taken lies: its offset, and its bytes in whole pages."""
 
 
 @dataclass(slots=True, eq=False)
 class Image:
-    """A state's bytes in host memory. It is freed when the last of its holders lets go of it.
+    """A state's bytes in host memory, `size` of them. It is freed when the last of its holders lets go of it.
 
     `length` is in tokens, `positions` the first and last one in the state. `checksum` binds them, the
     tokens and the bytes together; see `state_store`.
@@ -45,12 +49,12 @@ class HostMemory:
         self._holes: list[tuple[int, int]] = [(0, self.cap)] if self.cap else []
         """Offset and size of what is free, in order, never adjacent."""
 
-    def take(self, room: int) -> tuple[int, int] | None:
-        """Offset and bytes (whole pages) of a place for `room` bytes; None when no hole is that large."""
-        room = -(-room // _PAGE) * _PAGE
-        for number, (offset, size) in enumerate(self._holes):
-            if size >= room:
-                self._holes[number : number + 1] = [(offset + room, size - room)] if size > room else []
+    def take(self, size: int) -> Room | None:
+        """Room for `size` bytes; None when no hole is that large."""
+        room = -(-size // _PAGE) * _PAGE
+        for number, (offset, hole) in enumerate(self._holes):
+            if hole >= room:
+                self._holes[number : number + 1] = [(offset + room, hole - room)] if hole > room else []
                 self.used += room
                 return offset, room
         return None

@@ -17,7 +17,7 @@ TAIL_SHARE = 4
 class Placement:
     """A slot for a prompt, and what of which state it uses: the slot's own, another one's, or none.
 
-    `shared` tokens are the most that any state begins with like the prompt, usable or not.
+    `shared` tokens of some state are like the prompt's, usable or not; no other one has a block more.
     """
 
     slot: SlotState

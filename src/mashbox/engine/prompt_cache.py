@@ -32,7 +32,10 @@ MAX_SNAPSHOTS = 6
 
 
 class PromptCache:
-    """The states of all slots and of host memory, for one backend. Called by the engine's one thread."""
+    """The states of all slots and of host memory, for one backend. Called by the engine's one thread.
+
+    `cap` is in bytes; `namespace` tells the model and its settings from all others.
+    """
 
     def __init__(self, backend: Backend, cap: int, namespace: bytes) -> None:
         facts = backend.facts

@@ -13,11 +13,9 @@ from collections.abc import Callable
 import xxhash
 
 from mashbox.engine.backend import Backend
-from mashbox.engine.host_memory import HostMemory, Image
+from mashbox.engine.host_memory import HostMemory, Image, Room
 
 log = logging.getLogger(__name__)
-
-Place = tuple[int, int]
 
 
 class StateStore:
@@ -33,13 +31,13 @@ class StateStore:
         self.dropped = 0
 
     def save(
-        self, slot: int, tokens: array[int], tenant: str, partial: bool, take: Callable[[int], Place | None]
+        self, slot: int, tokens: array[int], tenant: str, partial: bool, take: Callable[[int], Room | None]
     ) -> Image | None:
         """An image of a slot that holds `tokens`; None when `take` finds no room or the library refuses."""
         size = self._backend.state_size(slot, partial)
-        if size == 0 or (place := take(size)) is None:
+        if size == 0 or (room := take(size)) is None:
             return None
-        image = Image(*place, size, partial, len(tokens), self._backend.positions(slot))
+        image = Image(*room, size, partial, len(tokens), self._backend.positions(slot))
         view = self._memory.view(image.offset, size)
         try:
             self._backend.save(slot, partial, view)

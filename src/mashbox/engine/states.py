@@ -8,12 +8,9 @@ from dataclasses import dataclass, field
 
 from mashbox.engine.host_memory import Image
 
-Tokens = array
-"""Token ids, type code "i": compared in one go, four bytes each."""
-
 
 def as_tokens(ids: Iterable[int]) -> array[int]:
-    """Token ids as `Tokens`."""
+    """Token ids as every state and prompt holds them: compared in one go, four bytes each."""
     return array("i", [*ids])  # bytes as they are would be taken for raw memory
 
 
@@ -30,7 +27,8 @@ class SlotState:
     """What one slot's sequence was built from. `tokens` and the library's state always agree.
 
     The first `computed` tokens were prefilled, cut on the grid only: their state is the same to the bit
-    whenever it is computed. Snapshots are in the order of their lengths.
+    whenever it is computed. Snapshots are in the order of their lengths. `last_used` counts the requests
+    that had left a slot when this one was left last.
     """
 
     index: int
@@ -50,6 +48,11 @@ class SavedState:
     snapshots: tuple[Snapshot, ...]
     tenant: str
     image: Image
+
+    @property
+    def images(self) -> list[Image]:
+        """All that it holds, its own image first."""
+        return [self.image, *(snapshot.image for snapshot in self.snapshots)]
 
 
 State = SlotState | SavedState
