@@ -31,6 +31,7 @@ from mashbox.config import ModelConfig
 from mashbox.engine.backend import Logits
 from mashbox.engine.llama import LlamaBackend
 from mashbox.engine.types import ModelFacts, Segment
+from tests.token_states import TokenStates
 
 TEMPLATE = Path(__file__).with_name("script_template.jinja")
 MARK = re.compile(r"(\[\[(?:pause [\d.]+|fail|die)\]\])")
@@ -117,10 +118,11 @@ def obey(mark: str) -> None:
             raise RuntimeError("scripted failure")
 
 
-class ScriptedModel:
+class ScriptedModel(TokenStates):
     """See the module, and `backend.Backend` for the contract. Its weights are loaded and never used."""
 
     def __init__(self, config: ModelConfig, progress: Callable[[float], None]) -> None:
+        super().__init__(config.slots)
         self._script = Script(Path(config.path))
         small = replace(config, path=self._script.vocabulary(), context=256, slots=1, prefill_rows=64)
         self._model = LlamaBackend(small, progress)
@@ -133,7 +135,6 @@ class ScriptedModel:
         )
         self.vocabulary = self._model.vocabulary
         self._end = self.vocabulary.literals.index(self.facts.eos.encode())
-        self._tokens: list[list[int]] = [[] for _ in range(config.slots)]
         self._answers: list[Iterator[Said]] = [iter(()) for _ in range(config.slots)]
         self._row = np.zeros((config.slots, self.facts.vocab_size), np.float32)
 
@@ -147,42 +148,18 @@ class ScriptedModel:
         return self._model.is_end(token)
 
     def prefill(self, slot: int, start: int, tokens: Sequence[int], want_logits: bool) -> Logits | None:
-        known = self._tokens[slot]
-        assert len(known) == start
-        known.extend(tokens)
+        self.extend(slot, start, tokens)
         if not want_logits:
             return None
-        self._answers[slot] = self._say(self._script.answer(self._text(known)))
+        self._answers[slot] = self._say(self._script.answer(self._text(self.held[slot])))
         return self._next(slot)
 
     def decode(
         self, slots: Sequence[int], positions: Sequence[int], tokens: Sequence[int]
     ) -> Sequence[Logits]:
         for slot, position, token in zip(slots, positions, tokens, strict=True):
-            assert len(self._tokens[slot]) == position
-            self._tokens[slot].append(token)
+            self.extend(slot, position, [token])
         return [self._next(slot) for slot in slots]
-
-    def trim(self, slot: int, length: int) -> bool:
-        del self._tokens[slot][length:]
-        return True
-
-    def shortest(self, slot: int) -> int:
-        return 0
-
-    def positions(self, slot: int) -> tuple[int, int]:
-        last = len(self._tokens[slot]) - 1
-        return min(0, last), last
-
-    def state_size(self, slot: int, partial: bool) -> int:
-        return 4 * len(self._tokens[slot])
-
-    def save(self, slot: int, partial: bool, into: memoryview) -> None:
-        into[:] = np.array(self._tokens[slot], np.int32).tobytes()
-
-    def restore(self, slot: int, partial: bool, image: memoryview) -> None:
-        assert not self._tokens[slot]
-        self._tokens[slot] = np.frombuffer(image, np.int32).tolist()
 
     def _text(self, tokens: Sequence[int]) -> str:
         return b"".join(self.vocabulary.literals[token] for token in tokens).decode("utf-8", "replace")

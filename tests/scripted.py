@@ -21,6 +21,7 @@ from mashbox.config import ModelConfig
 from mashbox.engine.backend import Logits, Vocabulary
 from mashbox.engine.types import ModelFacts, Segment
 from mashbox.errors import ModelFileError
+from tests.token_states import TokenStates
 
 END, PAUSE, FLOOD, FAIL, DIE, OPEN, CLOSE, TOOL = range(256, 264)
 CONTROL = {b"<|open|>": OPEN, b"<|close|>": CLOSE, b"<|tool|>": TOOL}
@@ -41,10 +42,11 @@ def reply(prompt: Sequence[int]) -> list[int]:
     return [*tokens, END]
 
 
-class ScriptedBackend:
+class ScriptedBackend(TokenStates):
     """See the module. `facts` follow the configuration."""
 
     def __init__(self, config: ModelConfig, progress: Callable[[float], None]) -> None:
+        super().__init__(config.slots)
         if config.path == "slow":
             progress(0.5)
             time.sleep(60)
@@ -68,7 +70,6 @@ class ScriptedBackend:
             can_trim=True,
         )
         self.vocabulary = Vocabulary(LITERALS, frozenset([END, *CONTROL.values()]), frozenset([END]))
-        self._tokens: list[list[int]] = [[] for _ in range(config.slots)]
         self._replies: list[tuple[int, list[int]]] = [(0, [])] * config.slots
         progress(1.0)
 
@@ -88,20 +89,17 @@ class ScriptedBackend:
         return token == END
 
     def prefill(self, slot: int, start: int, tokens: Sequence[int], want_logits: bool) -> Logits | None:
-        known = self._tokens[slot]
-        assert len(known) == start
-        known.extend(tokens)
+        self.extend(slot, start, tokens)
         if not want_logits:
             return None
-        self._replies[slot] = (len(known), reply(known))
+        self._replies[slot] = (len(self.held[slot]), reply(self.held[slot]))
         return self._next(slot)
 
     def decode(
         self, slots: Sequence[int], positions: Sequence[int], tokens: Sequence[int]
     ) -> Sequence[Logits]:
         for slot, position, token in zip(slots, positions, tokens, strict=True):
-            assert len(self._tokens[slot]) == position
-            self._tokens[slot].append(token)
+            self.extend(slot, position, [token])
         if PAUSE in tokens:
             time.sleep(0.05)
         return [self._next(slot) for slot in slots]
@@ -109,7 +107,7 @@ class ScriptedBackend:
     def _next(self, slot: int) -> Logits:
         begin, tokens = self._replies[slot]
         # Sampling may have left the script, so the answer may be longer than it.
-        token = tokens[min(len(self._tokens[slot]) - begin, len(tokens) - 1)]
+        token = tokens[min(len(self.held[slot]) - begin, len(tokens) - 1)]
         if token == DIE:
             os.kill(os.getpid(), signal.SIGKILL)
         if token == FAIL:
@@ -117,24 +115,3 @@ class ScriptedBackend:
         logits = np.zeros(self.facts.vocab_size, dtype=np.float32)
         logits[token] = 10.0
         return logits
-
-    def trim(self, slot: int, length: int) -> bool:
-        del self._tokens[slot][length:]
-        return True
-
-    def shortest(self, slot: int) -> int:
-        return 0
-
-    def positions(self, slot: int) -> tuple[int, int]:
-        last = len(self._tokens[slot]) - 1
-        return min(0, last), last
-
-    def state_size(self, slot: int, partial: bool) -> int:
-        return 2 * len(self._tokens[slot])
-
-    def save(self, slot: int, partial: bool, into: memoryview) -> None:
-        into[:] = np.array(self._tokens[slot], np.uint16).tobytes()
-
-    def restore(self, slot: int, partial: bool, image: memoryview) -> None:
-        assert not self._tokens[slot]
-        self._tokens[slot] = np.frombuffer(image, np.uint16).tolist()

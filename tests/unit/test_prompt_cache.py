@@ -69,12 +69,12 @@ class StatesBackend(ScriptedBackend):
         return super().decode(slots, positions, tokens)
 
     def _check(self, slot: int, start: int) -> None:
-        assert len(self._tokens[slot]) == start
+        assert len(self.held[slot]) == start
         assert self._rigid[slot] == start
 
     def trim(self, slot: int, length: int) -> bool:
         if not self.facts.can_trim and length not in (0, self._rigid[slot]):
-            self._tokens[slot], self._rigid[slot] = [], 0
+            self.held[slot], self._rigid[slot] = [], 0
             return False
         self._rigid[slot] = length
         return super().trim(slot, length)
@@ -94,7 +94,7 @@ class StatesBackend(ScriptedBackend):
     def restore(self, slot: int, partial: bool, image: memoryview) -> None:
         self.restores += 1
         if self.fail_restores:
-            self._tokens[slot], self._rigid[slot] = [], 0
+            self.held[slot], self._rigid[slot] = [], 0
             raise RuntimeError("scripted refusal")
         if not partial:
             super().restore(slot, partial, image[100:])
@@ -147,15 +147,15 @@ class Box:
 
     def check(self) -> None:
         """What holds after every step."""
-        memory = self.cache._memory
+        memory = self.cache.memory
         assert memory.used <= memory.cap
         for slot in self.cache.slots:
-            assert slot.tokens.tolist() == self.backend._tokens[slot.index]
+            assert slot.tokens.tolist() == self.backend.held[slot.index]
             assert slot.computed <= len(slot.tokens)
             assert all(snapshot.length <= len(slot.tokens) for snapshot in slot.snapshots)
             assert len(slot.snapshots) <= MAX_SNAPSHOTS
         held = [snapshot.image for slot in self.cache.slots for snapshot in slot.snapshots]
-        assert memory.used == sum(image.room for image in self.cache._saved.images() | set(held))
+        assert memory.used == sum(image.room for image in self.cache.saved.images() | set(held))
 
     def ask(self, name: str, prompt: str, tenant: str = "", branches: tuple[int, ...] = ()) -> Usage:
         """One request alone, to its end; the answer must be the prompt's last line."""
@@ -395,8 +395,8 @@ def test_a_damaged_state_is_dropped_counted_and_computed_again(can_trim: bool) -
     first = lines("one", 500) + "hello"
     box.ask("a", first)
     box.ask("b", lines("two", 500) + "hi")
-    (state,) = box.cache._saved._states
-    box.cache._memory.view(state.image.offset, state.image.size)[300] ^= 1
+    (state,) = box.cache.saved
+    box.cache.memory.view(state.image.offset, state.image.size)[300] ^= 1
     assert box.cached("c", first + "hello\nmore") == 0
     assert box.reports[-1].dropped == 1
     box.ask("d", lines("three", 500) + "hi")
@@ -407,7 +407,7 @@ def test_swapped_states_are_found_out() -> None:
     box = Box(slots=1)
     for name in "abc":
         box.ask(name, lines(name, 500) + "hi")
-    first, second = list(box.cache._saved._states)
+    first, second = list(box.cache.saved)
     first.image.offset, second.image.offset = second.image.offset, first.image.offset
     for number, name in enumerate("ab"):
         assert box.cached(f"again {name}", lines(name, 500) + "hi") == 0
@@ -418,9 +418,9 @@ def test_a_state_of_another_tenant_is_found_out() -> None:
     box = Box(slots=1)
     box.ask("a", lines("a", 500) + "hi", "red")
     box.ask("b", lines("b", 500) + "hi", "red")
-    (state,) = box.cache._saved._states
+    (state,) = box.cache.saved
     state.tenant = "blue"
-    box.cache._saved._index.add(state)
+    box.cache.saved.add(state)
     assert box.cached("c", lines("a", 500) + "hi", "blue") == 0
     assert box.reports[-1].dropped == 1
 
@@ -493,7 +493,3 @@ def test_the_debug_log_says_where_a_prompt_first_differs(caplog: pytest.LogCaptu
     assert (
         "b: 192 of 205 prompt tokens are cached; the nearest state differs from token 202 on" in caplog.text
     )
-
-
-def test_tokens_are_compared_as_they_are() -> None:
-    assert isinstance(as_tokens([1]), array)

@@ -41,6 +41,10 @@ def test_the_common_length_is_exact(left: list[int], right: list[int], shared: i
     assert left[: length + 1] != right[: length + 1] or length == min(len(left), len(right))
 
 
+def test_bytes_are_taken_for_token_ids_not_for_memory() -> None:
+    assert as_tokens(b"\1\0\0\0").tolist() == [1, 0, 0, 0]
+
+
 CASES = [
     # (state's tokens, computed, snapshots, prompt's length, can trim, exact, shortest) -> tokens used
     ("what was prefilled is used on the grid", 30, 30, (), 40, True, False, None, 24),

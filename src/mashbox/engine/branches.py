@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from mashbox.engine.backend import Backend
+from mashbox.engine.states import as_tokens, common_length
 from mashbox.engine.types import Segment
 
 
@@ -55,8 +56,7 @@ def _counts(ends: Sequence[int], borders: Sequence[int]) -> Iterator[int]:
 def _by_tokens(backend: Backend, segments: Sequence[Segment], prompt: Sequence[int], place: int) -> int:
     """How many tokens the text before a place, by itself, has in common with the prompt."""
     alone = backend.tokenize(list(_cut(segments, place)))
-    pairs = enumerate(zip(alone, prompt, strict=False))
-    return next((index for index, (one, other) in pairs if one != other), min(len(alone), len(prompt)))
+    return common_length(as_tokens(alone), as_tokens(prompt))
 
 
 def _cut(segments: Sequence[Segment], place: int) -> Iterator[Segment]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 
 from mashbox.engine.host_memory import HostMemory, Image, Room
 from mashbox.engine.prefix_index import PrefixIndex
@@ -26,6 +27,9 @@ class HostCache:
 
     def __len__(self) -> int:
         return len(self._states)
+
+    def __iter__(self) -> Iterator[SavedState]:
+        return iter(self._states)
 
     def find(self, prompt: array[int], tenant: str) -> tuple[SavedState | None, Reuse]:
         """The saved state of which a prompt can use most."""

@@ -33,6 +33,11 @@ class PrefixIndex:
         self._grid = grid
         self._roots: dict[str, _Node] = {}
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is filed."""
+        return not self._roots
+
     def add(self, state: SavedState) -> None:
         """File a state; its tokens and snapshots stay as they are from now on."""
         path = [self._roots.setdefault(state.tenant, _Node())]

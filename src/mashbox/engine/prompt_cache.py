@@ -41,9 +41,9 @@ class PromptCache:
         facts = backend.facts
         self._backend = backend
         self._rules = ReuseRules(facts.grid, facts.can_trim, facts.exact)
-        self._memory = HostMemory(cap)
-        self._saved = HostCache(self._memory, self._rules)
-        self._store = StateStore(backend, self._memory, namespace)
+        self.memory = HostMemory(cap)
+        self.saved = HostCache(self.memory, self._rules)
+        self._store = StateStore(backend, self.memory, namespace)
         self._namespace = namespace
         self.slots = [SlotState(index) for index in range(facts.slots)]
 
@@ -60,19 +60,17 @@ class PromptCache:
             self._rules.reusable(slot, prompt, self._shortest(slot) if slot in free else None)
             for slot in self._slots_of(tenant)
         )
-        return max((self._saved.find(prompt, tenant)[1].length, *(reuse.length for reuse in slots)))
+        return max((self.saved.find(prompt, tenant)[1].length, *(reuse.length for reuse in slots)))
 
     def place(self, prompt: array[int], tenant: str, free: Sequence[SlotState]) -> Placement:
         """Where a prompt runs, and what of which state it uses there. Nothing is changed yet."""
         mine = list(self._slots_of(tenant))
         own = [Find(s, self._rules.reusable(s, prompt, self._shortest(s))) for s in mine if s in free]
-        saved, reuse = self._saved.find(prompt, tenant)
+        saved, reuse = self.saved.find(prompt, tenant)
         other = [Find(saved, reuse)] if saved else []
         other += [Find(slot, self._rules.reusable(slot, prompt)) for slot in mine]
         slot, find = place(free, own, other, self._rules.grid)
-        shared = max(
-            (self._saved.shared(prompt, tenant), *(common_length(s.tokens, prompt) for s in mine), 0)
-        )
+        shared = max((self.saved.shared(prompt, tenant), *(common_length(s.tokens, prompt) for s in mine), 0))
         if find is None or not find.reuse.length:
             return Placement(slot, None, NOTHING, shared)
         return Placement(slot, find.state, find.reuse, shared)
@@ -102,7 +100,7 @@ class PromptCache:
 
     def _replace(self, slot: SlotState, source: State | None, reuse: Reuse) -> None:
         if isinstance(source, SavedState):
-            self._saved.touch(source)
+            self.saved.touch(source)
             self._save(slot, keep=source)
             self.empty(slot)
             self._fill(slot, source, reuse)
@@ -134,7 +132,7 @@ class PromptCache:
         """Restore a whole state into an empty slot and cut it."""
         if not (store or self._store).restore(slot.index, saved.image, saved.tokens, saved.tenant):
             self.empty(slot)
-            self._saved.remove(saved)
+            self.saved.remove(saved)
             return
         slot.tokens, slot.computed, slot.tenant = saved.tokens[:], saved.computed, saved.tenant
         slot.snapshots = list(saved.snapshots)
@@ -155,15 +153,15 @@ class PromptCache:
         del slot.tokens[length:]
         slot.computed = min(slot.computed, length)
         while slot.snapshots and slot.snapshots[-1].length > length:
-            self._memory.release(slot.snapshots.pop().image)
+            self.memory.release(slot.snapshots.pop().image)
 
     def _drop(self, image: Image) -> None:
         """Forget a bad snapshot wherever it is held, or its state would stand in a sound one's way."""
-        self._saved.drop(image)
+        self.saved.drop(image)
         for slot in self.slots:
             for snapshot in [snapshot for snapshot in slot.snapshots if snapshot.image is image]:
                 slot.snapshots.remove(snapshot)
-                self._memory.release(image)
+                self.memory.release(image)
 
     def empty(self, slot: SlotState) -> None:
         """Forget all that a slot holds."""
@@ -174,22 +172,22 @@ class PromptCache:
         del slot.tokens[:]
         slot.computed = 0
         while slot.snapshots:
-            self._memory.release(slot.snapshots.pop().image)
+            self.memory.release(slot.snapshots.pop().image)
 
     # --- saving ------------------------------------------------------------------------------
 
     def _save(self, slot: SlotState, keep: SavedState | None = None) -> SavedState | None:
         """Keep a slot's state in host memory, if it is worth it and there is room; `keep` stays there."""
-        if len(slot.tokens) < self._rules.grid or not self._memory.cap or self._saved.covers(slot):
+        if len(slot.tokens) < self._rules.grid or not self.memory.cap or self.saved.covers(slot):
             return None
-        take = partial(self._saved.take, tokens=len(slot.tokens), keep=keep)
+        take = partial(self.saved.take, tokens=len(slot.tokens), keep=keep)
         image = self._store.save(slot.index, slot.tokens, slot.tenant, False, take)
         if image is None:
             return None
         state = self._saved_state(slot, image)
         for snapshot in state.snapshots:
             snapshot.image.holders += 1
-        self._saved.add(state, keep)
+        self.saved.add(state, keep)
         return state
 
     @staticmethod
@@ -204,21 +202,21 @@ class PromptCache:
         """Take a snapshot of a slot as it is now, if there is room."""
         if any(snapshot.length == len(slot.tokens) for snapshot in slot.snapshots):
             return
-        take = partial(self._saved.take, tokens=0)
+        take = partial(self.saved.take, tokens=0)
         image = self._store.save(slot.index, slot.tokens, slot.tenant, True, take)
         if image is None:
             return
         slot.snapshots.append(Snapshot(len(slot.tokens), image))
         if len(slot.snapshots) > MAX_SNAPSHOTS:
-            self._memory.release(slot.snapshots.pop(1).image)
+            self.memory.release(slot.snapshots.pop(1).image)
 
     def report(self) -> CacheReport:
         """What host memory holds now."""
-        host = sum(image.room for image in self._saved.images())
+        host = sum(image.room for image in self.saved.images())
         return CacheReport(
-            states=len(self._saved),
+            states=len(self.saved),
             host_bytes=host,
-            snapshot_bytes=self._memory.used - host,
-            evictions=self._saved.evictions,
+            snapshot_bytes=self.memory.used - host,
+            evictions=self.saved.evictions,
             dropped=self._store.dropped,
         )
