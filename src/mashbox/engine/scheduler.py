@@ -158,7 +158,10 @@ class Scheduler(Generic[J]):
         return reach > (waiter.known or 0)
 
     def _reach(self, seat: Seat[J], job: J) -> int:
-        """How much of the job's prompt will be known that is not yet, when the seat has computed it."""
+        """How much of the job's prompt will be known that is not yet, when the seat has computed it.
+
+        Where states cannot be cut back, the seat is made to pause there.
+        """
         if (shared := seat.shared.get(job.id)) is None:
             same = seat.job.tenant == job.tenant
             shared = min(common_length(seat.job.prompt, job.prompt), len(job.prompt) - 1) if same else 0
