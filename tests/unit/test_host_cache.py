@@ -114,6 +114,18 @@ def test_what_can_never_fit_displaces_nothing() -> None:
     assert cache.host.evictions == 0
 
 
+def test_nothing_is_displaced_for_what_only_fits_beside_the_slots_snapshots() -> None:
+    cache = Cache(12)
+    assert cache.host.take(5 * PAGE, 0) is not None
+    states = [cache.save([number] * 20) for number in range(4)]
+    assert states[0] is not None
+    states[0].image.holders += 1  # as a slot's snapshot has it
+    assert cache.host.take(7 * PAGE, 0) is None
+    assert (len(cache.host), cache.host.evictions) == (4, 0)
+    assert cache.host.take(6 * PAGE, 0) is not None
+    assert cache.host.evictions == 4
+
+
 def test_the_tokens_count_too() -> None:
     cache = Cache(2)
     assert cache.host.take(PAGE, PAGE // BOOK_BYTES_PER_TOKEN) is not None

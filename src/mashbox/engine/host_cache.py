@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 
 from mashbox.engine.host_memory import HostMemory, Image, Room
@@ -65,16 +66,24 @@ class HostCache:
     def take(self, size: int, tokens: int, keep: SavedState | None = None) -> Room | None:
         """Room for an image of `size` bytes and the book of its `tokens`; None when there is none.
 
-        Old states are dropped for it, but for the one to `keep`.
+        Old states are dropped for it, but for the one to `keep`; none where that would not be enough.
         """
         needed = size + BOOK_BYTES_PER_TOKEN * tokens
+        free = self._memory.cap - self._memory.used
+        if needed > free and needed > free + self._evictable(keep):
+            return None
         while (room := self._memory.take(needed)) is None:
             oldest = next((state for state in self._states if state is not keep), None)
-            if oldest is None or needed > self._memory.cap:
+            if oldest is None:
                 return None
             self.evictions += 1
             self.remove(oldest)
         return room
+
+    def _evictable(self, keep: SavedState | None) -> int:
+        """Bytes that nobody holds but saved states other than `keep`."""
+        held = Counter(image for state in self._states if state is not keep for image in state.images)
+        return sum(image.room for image, holders in held.items() if holders == image.holders)
 
     def add(self, state: SavedState, keep: SavedState | None = None) -> None:
         """Keep a new state; shorter ones that it can stand for go, but for the one to `keep`."""
