@@ -46,7 +46,7 @@ class Sketch:
 
     def matrix(self, name: str, *shape: int, gain: float = 1.0) -> None:
         """Weights that keep a vector's size, times `gain`. `shape`: (..., outputs, inputs)."""
-        values = self._normal(shape) * (gain / shape[-1] ** 0.5)
+        values = self.normal(shape) * (gain / shape[-1] ** 0.5)
         if self.kind == gguf.GGMLQuantizationType.Q4_K:
             self.tensors[name + ".weight"] = (self._q4_k(shape, gain), self.kind)
         else:
@@ -60,7 +60,7 @@ class Sketch:
         """The weights of a norm."""
         self.values(name + ".weight", np.full(size, gain))
 
-    def _normal(self, shape: tuple[int, ...]) -> Floats:
+    def normal(self, shape: tuple[int, ...]) -> Floats:
         return self.random.standard_normal(shape, np.float32)
 
     def _q4_k(self, shape: tuple[int, ...], gain: float) -> npt.NDArray[np.uint8]:
@@ -190,7 +190,7 @@ def hybrid() -> Sketch:
             sketch.ones(f"{layer}.attn_q_norm", width // heads, gain=2.0)
             sketch.ones(f"{layer}.attn_k_norm", width // heads, gain=2.0)
         else:
-            sketch.values(f"{layer}.shortconv.conv.weight", sketch._normal((width, taps)))
+            sketch.values(f"{layer}.shortconv.conv.weight", sketch.normal((width, taps)))
             sketch.matrix(f"{layer}.shortconv.in_proj", 3 * width, width)
             sketch.matrix(f"{layer}.shortconv.out_proj", width, width)
         _add_feed_forward(sketch, layer, inner)
@@ -243,7 +243,7 @@ def recurrent() -> Sketch:
     for layer in (f"blk.{number}" for number in range(layers)):
         sketch.ones(f"{layer}.attn_norm", width)
         sketch.matrix(f"{layer}.ssm_in", 2 * inner, width)
-        sketch.values(f"{layer}.ssm_conv1d.weight", sketch._normal((inner, taps)))
+        sketch.values(f"{layer}.ssm_conv1d.weight", sketch.normal((inner, taps)))
         sketch.values(f"{layer}.ssm_conv1d.bias", np.zeros(inner))
         sketch.matrix(f"{layer}.ssm_x", rank + 2 * state, inner)
         sketch.matrix(f"{layer}.ssm_dt", inner, rank)
@@ -278,7 +278,7 @@ def experts() -> Sketch:
         sketch.ones(f"{layer}.attn_q_norm", width // heads, gain=2.0)
         sketch.ones(f"{layer}.attn_k_norm", width // heads, gain=2.0)
         sketch.ones(f"{layer}.ffn_norm", width)
-        sketch.values(f"{layer}.ffn_gate_inp.weight", sketch._normal((count, width)))
+        sketch.values(f"{layer}.ffn_gate_inp.weight", sketch.normal((count, width)))
         sketch.matrix(f"{layer}.ffn_gate_exps", count, inner, width)
         sketch.matrix(f"{layer}.ffn_up_exps", count, inner, width)
         sketch.matrix(f"{layer}.ffn_down_exps", count, width, inner, gain=2.0)

@@ -223,14 +223,14 @@ class LlamaBackend:
 
     def _read_number(self, name: str) -> int:
         """A whole number of the model's own settings; 0 when it has none of that name."""
-        found: list[str] = []
-        for key in ("general.architecture", f"{{architecture}}.{name}"):
-            buffer = ctypes.create_string_buffer(256)
-            key = key.format(architecture=found[0] if found else "")
-            if lib.llama_model_meta_val_str(self._model, key.encode(), buffer, len(buffer)) < 0:
-                return 0
-            found.append(buffer.value.decode("utf-8", "replace"))
-        return int(found[1]) if found[1].isdecimal() else 0
+        found = self._read_setting(f"{self._read_setting('general.architecture')}.{name}")
+        return int(found) if found.isdecimal() else 0
+
+    def _read_setting(self, key: str) -> str:
+        """As the library writes it, at most 255 bytes; "" when the model has none of that name."""
+        buffer = ctypes.create_string_buffer(256)
+        size = lib.llama_model_meta_val_str(self._model, key.encode(), buffer, len(buffer))
+        return "" if size < 0 else buffer.value.decode("utf-8", "replace")
 
     def _expert_layers(self) -> int:
         if not self._read_number("expert_count"):
