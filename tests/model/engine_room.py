@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -56,12 +56,9 @@ class Room:
         """All at once, in the order of the prompts."""
         return list(await asyncio.gather(*(self.ask(prompt, max_tokens) for prompt in prompts)))
 
-    async def report(self, true: Callable[[CacheReport], bool]) -> CacheReport:
-        """What the worker says about its cache, once it is so; after five seconds whatever it says then."""
-        for _ in range(500):
-            if true(self.client.status.cache):
-                break
-            await asyncio.sleep(0.01)
+    @property
+    def report(self) -> CacheReport:
+        """What the worker has said about its cache: before a request's end, all that it began with."""
         return self.client.status.cache
 
 
