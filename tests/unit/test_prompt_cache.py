@@ -334,6 +334,31 @@ def test_idle_states_are_saved_once() -> None:
     assert box.backend.saves == 2  # what is displaced is saved already
 
 
+@pytest.mark.parametrize("can_trim", [True, False])
+def test_idle_states_that_do_not_all_fit_do_not_push_each_other_out_for_ever(can_trim: bool) -> None:
+    box = Box(slots=3, cap=5 * 4096, can_trim=can_trim)
+    for name in "abc":
+        box.submit(name, lines(name, 200) + "hi")
+    box.run()
+    assert [box.core.rest() for _ in range(4)] == [True, True, True, False]
+    assert box.core.rest() is False
+
+
+@pytest.mark.parametrize("can_trim", [True, False])
+def test_a_state_with_many_siblings_is_saved_once(can_trim: bool) -> None:
+    box = Box(slots=4, can_trim=can_trim)
+    prefix = lines("prefix", 640)
+    for turn in range(12):
+        for number in range(4):
+            box.submit(f"{turn} {number}", prefix + f"question {turn} {number}")
+        box.run()
+        box.check()
+        while box.core.rest():
+            pass
+    tokens = [state.tokens.tobytes() for state in box.cache._saved._states]
+    assert len(tokens) == len(set(tokens)) >= 48
+
+
 def test_the_least_recently_used_states_are_dropped_under_the_cap() -> None:
     box = Box(slots=1, cap=6 * 4096)
     for number in range(12):

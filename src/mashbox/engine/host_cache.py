@@ -55,11 +55,12 @@ class HostCache:
     def covers(self, state: SlotState) -> bool:
         """Whether a saved state can stand for a slot's."""
         length = len(state.tokens)
-        for count, (most, saved) in enumerate(self._index.find(state.tokens, state.tenant)):
-            if count == CANDIDATES or most <= length:
+        # No limit here: a state that is not found would be saved again and again.
+        for most, saved in self._index.find(state.tokens, state.tenant):
+            if most <= length:
                 break
             fits = saved.computed >= state.computed if self._rules.can_trim else len(saved.tokens) == length
-            if fits and common_length(saved.tokens, state.tokens) == length:
+            if fits and saved.tokens[:length] == state.tokens:
                 return True
         return False
 

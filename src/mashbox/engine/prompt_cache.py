@@ -195,8 +195,16 @@ class PromptCache:
         return SavedState(slot.tokens[:], slot.computed, tuple(slot.snapshots), slot.tenant, image)
 
     def save_idle(self, free: Iterable[SlotState]) -> bool:
-        """Save the state of one slot that nobody uses; False when there is nothing left to save."""
-        return any(self._save(slot) for slot in sorted(free, key=lambda slot: -slot.last_used))
+        """Save the state of one slot that nobody uses; False when there is nothing left to save.
+
+        Each is offered once, the newest last: where room is short they would push each other out for ever.
+        """
+        for slot in sorted(free, key=lambda slot: slot.last_used):
+            if slot.offered < slot.last_used:
+                slot.offered = slot.last_used
+                if self._save(slot):
+                    return True
+        return False
 
     def snapshot(self, slot: SlotState) -> None:
         """Take a snapshot of a slot as it is now, if there is room."""

@@ -37,6 +37,8 @@ class SlotState:
     snapshots: list[Snapshot] = field(default_factory=list)
     tenant: str = ""
     last_used: int = 0
+    offered: int = 0
+    """`last_used` of the state that was last offered to host memory in an idle moment."""
 
 
 @dataclass(slots=True, eq=False)
