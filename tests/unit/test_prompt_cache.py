@@ -344,6 +344,18 @@ def test_idle_states_that_do_not_all_fit_do_not_push_each_other_out_for_ever(can
     assert box.core.rest() is False
 
 
+def test_nothing_is_dropped_for_a_state_that_would_not_fit_even_then() -> None:
+    box = Box(slots=2, cap=20 * 4096, can_trim=False)
+    for number in range(4):
+        box.ask(f"{number}", lines(f"{number}", 200) + "hi")
+    box.ask("large", lines("large", 2800) + "hi")  # 18 pages; the snapshots in slots leave no such hole
+    states = len(box.cache._saved)
+    while box.core.rest():
+        pass
+    assert box.reports[-1].evictions == 0
+    assert len(box.cache._saved) >= states >= 3
+
+
 @pytest.mark.parametrize("can_trim", [True, False])
 def test_a_state_with_many_siblings_is_saved_once(can_trim: bool) -> None:
     box = Box(slots=4, can_trim=can_trim)

@@ -70,8 +70,9 @@ class HostCache:
         Old states are dropped for it, but for the one to `keep`; none where that would not be enough.
         """
         needed = size + BOOK_BYTES_PER_TOKEN * tokens
-        free = self._memory.cap - self._memory.used
-        if needed > free and needed > free + self._evictable(keep):
+        if (room := self._memory.take(needed)) is not None:
+            return room
+        if not self._memory.would_fit(needed, self._droppable(keep)):
             return None
         while (room := self._memory.take(needed)) is None:
             oldest = next((state for state in self._states if state is not keep), None)
@@ -81,10 +82,10 @@ class HostCache:
             self.remove(oldest)
         return room
 
-    def _evictable(self, keep: SavedState | None) -> int:
-        """Bytes that nobody holds but saved states other than `keep`."""
+    def _droppable(self, keep: SavedState | None) -> list[Image]:
+        """What nobody holds but saved states other than the one to keep."""
         held = Counter(image for state in self._states if state is not keep for image in state.images)
-        return sum(image.room for image, holders in held.items() if holders == image.holders)
+        return [image for image, holders in held.items() if holders == image.holders]
 
     def add(self, state: SavedState, keep: SavedState | None = None) -> None:
         """Keep a new state; shorter ones that it can stand for go, but for the one to `keep`."""
@@ -100,8 +101,7 @@ class HostCache:
         return [
             other
             for other in dict.fromkeys(found)
-            if other.computed <= state.computed
-            and common_length(other.tokens, state.tokens) == len(other.tokens)
+            if other.computed <= state.computed and other.tokens == state.tokens[: len(other.tokens)]
         ]
 
     def touch(self, state: SavedState) -> None:

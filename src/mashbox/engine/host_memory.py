@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _PAGE = mmap.PAGESIZE
@@ -58,6 +59,16 @@ class HostMemory:
                 self.used += room
                 return offset, room
         return None
+
+    def would_fit(self, room: int, without: Iterable[Image]) -> bool:
+        """Whether there were a place for `room` bytes without some images."""
+        end = size = 0
+        for offset, more in sorted([*self._holes, *((image.offset, image.room) for image in without)]):
+            size = size + more if offset == end else more
+            end = offset + more
+            if size >= room:
+                return True
+        return False
 
     def release(self, image: Image) -> None:
         """One holder less."""
