@@ -142,3 +142,17 @@ def test_stopping_while_a_worker_is_being_ended_is_not_forgotten() -> None:
                 os.kill(pid, 0)
 
     run(test())
+
+
+@pytest.mark.parametrize("mib", [1 << 28, 10**13])
+def test_more_memory_for_states_than_the_system_has_addresses_for_is_told(mib: int) -> None:
+    async def test() -> None:
+        model = ModelConfig("m", context=512, slots=1, threads=1, cache_ram_mib=mib)
+        supervisor = Supervisor(WorkerConfig(model, backend=BACKEND))
+        async with running(supervisor):
+            status = await supervisor.until_settled()
+            assert status.state == "failed"
+            assert status.error is not None
+            assert f"Cannot reserve {mib} MiB for saved prompt states" in status.error
+
+    run(test())

@@ -256,10 +256,11 @@ def serve(stream: socket.socket, config: WorkerConfig) -> None:
     threading.Thread(target=pulse.run, daemon=True).start()
     try:
         backend = load_backend(config, outbox)
+        cache = prompt_cache(backend, config.model)
     except ConfigError as error:
         outbox.send([LoadFailed(str(error))])
         return
-    core = Core(backend, prompt_cache(backend, config.model), outbox.post, time.monotonic)
+    core = Core(backend, cache, outbox.post, time.monotonic)
     inbox = Inbox(stream, backend, outbox)
     inbox.start()
     outbox.send([Ready(backend.facts)])
@@ -280,9 +281,16 @@ def run(core: Core, inbox: Inbox) -> NoReturn:
 
 
 def prompt_cache(backend: Backend, config: ModelConfig) -> PromptCache:
-    """The cache of one model. Its images are of no use to another one, or with other settings."""
+    """The cache of one model. Its images are of no use to another one, or with other settings.
+
+    Raises ConfigError when the system refuses so much memory.
+    """
     namespace = f"{config}|{backend.facts.build}|{backend.facts.description}"
-    return PromptCache(backend, config.cache_ram_mib << 20, namespace.encode())
+    try:
+        return PromptCache(backend, config.cache_ram_mib << 20, namespace.encode())
+    except (OSError, OverflowError) as error:
+        mib = config.cache_ram_mib
+        raise ConfigError(f"Cannot reserve {mib} MiB for saved prompt states: {error}.") from error
 
 
 def main() -> None:
