@@ -281,6 +281,18 @@ def test_a_second_turn_computes_only_what_is_new(can_trim: bool) -> None:
 
 
 @pytest.mark.parametrize("can_trim", [True, False])
+@pytest.mark.parametrize("slots", [1, 4])
+def test_conversations_with_one_long_system_prompt_keep_what_is_their_own(can_trim: bool, slots: int) -> None:
+    box = Box(slots=slots, cap=16 * MIB, can_trim=can_trim)
+    system = lines("system", 2560)
+    first = {name: system + lines(name, 640) + "hello" for name in "abcdef"}
+    for name, prompt in first.items():
+        box.ask(name, prompt, branches=(2560, 3200))
+    for name, prompt in first.items():
+        assert box.cached(f"{name} again", prompt + "hello\nmore") == len(prompt) + 5
+
+
+@pytest.mark.parametrize("can_trim", [True, False])
 @pytest.mark.parametrize("slots", [1, 3])
 def test_a_displaced_conversation_comes_back(can_trim: bool, slots: int) -> None:
     box = Box(slots=slots, can_trim=can_trim)

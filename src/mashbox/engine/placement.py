@@ -10,7 +10,9 @@ from mashbox.engine.states import Reuse, SlotState, State
 WORTH_COPYING = 32
 """A copy costs less than computing a 32nd of its tokens."""
 TAIL_SHARE = 4
-"""A state that would lose more than a quarter of its tokens is left to its conversation, or saved first."""
+TAIL_TOKENS = 256
+"""A state that would lose more than a quarter of its tokens, or more than so many, is left to its
+conversation, or saved first: computing them again takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ def place(
 
 def loses_tail(find: Find) -> bool:
     """Whether a state that is cut to what is used of it would be missed."""
-    return (len(find.state.tokens) - find.reuse.length) * TAIL_SHARE > len(find.state.tokens)
+    lost = len(find.state.tokens) - find.reuse.length
+    return lost > TAIL_TOKENS or lost * TAIL_SHARE > len(find.state.tokens)
 
 
 def _age(find: Find) -> int:
