@@ -37,7 +37,7 @@ class ExactBackend(ScriptedBackend):
         )
 
     def prefill(self, slot: int, start: int, tokens: Sequence[int], want_logits: bool) -> Logits | None:
-        known = self._tokens[slot]
+        known = self.held[slot]
         assert len(known) == start
         known.extend(tokens)
         return self.scores(slot) if want_logits else None
@@ -46,20 +46,20 @@ class ExactBackend(ScriptedBackend):
         self, slots: Sequence[int], positions: Sequence[int], tokens: Sequence[int]
     ) -> Sequence[Logits]:
         for slot, position, token in zip(slots, positions, tokens, strict=True):
-            assert len(self._tokens[slot]) == position
-            self._tokens[slot].append(token)
+            assert len(self.held[slot]) == position
+            self.held[slot].append(token)
         return [self.scores(slot) for slot in slots]
 
     def scores(self, slot: int) -> Logits:
         """Of the next token."""
-        seed = crc32(np.array(self._tokens[slot], np.uint16).tobytes())
+        seed = crc32(np.array(self.held[slot], np.uint16).tobytes())
         return np.random.default_rng(seed).random(self.facts.vocab_size, np.float32)
 
     def state_size(self, slot: int, partial: bool) -> int:
         return COPIES * super().state_size(slot, partial)
 
     def save(self, slot: int, partial: bool, into: memoryview) -> None:
-        into[:] = np.array(self._tokens[slot], np.uint16).tobytes() * COPIES
+        into[:] = np.array(self.held[slot], np.uint16).tobytes() * COPIES
 
     def restore(self, slot: int, partial: bool, image: memoryview) -> None:
         super().restore(slot, partial, image[: len(image) // COPIES])
@@ -108,7 +108,7 @@ class WideCallsDiffer(ExactBackend):
     def prefill(self, slot: int, start: int, tokens: Sequence[int], want_logits: bool) -> Logits | None:
         logits = super().prefill(slot, start, tokens, want_logits)
         if len(tokens) > 256:
-            self._tokens[slot][-1] ^= 1
+            self.held[slot][-1] ^= 1
         return logits
 
 
@@ -117,15 +117,15 @@ class DamagesRestored(ExactBackend):
 
     def restore(self, slot: int, partial: bool, image: memoryview) -> None:
         super().restore(slot, partial, image)
-        self._tokens[slot][3] ^= 1
+        self.held[slot][3] ^= 1
 
 
 class DamagesCut(ExactBackend):
     """A state that is cut back loses more than the tokens at its end."""
 
     def trim(self, slot: int, length: int) -> bool:
-        if 0 < length < len(self._tokens[slot]):
-            self._tokens[slot][length - 1] ^= 1
+        if 0 < length < len(self.held[slot]):
+            self.held[slot][length - 1] ^= 1
         return super().trim(slot, length)
 
 
@@ -133,7 +133,7 @@ class SeesNeighbours(ExactBackend):
     """What lies in the other slots changes a slot's scores, when tokens are few there."""
 
     def scores(self, slot: int) -> Logits:
-        crowd = sum(0 < len(tokens) < 30 for tokens in self._tokens)
+        crowd = sum(0 < len(tokens) < 30 for tokens in self.held)
         return super().scores(slot) + np.float32(crowd / 64)
 
 
@@ -157,15 +157,15 @@ class NeverCut(ExactBackend):
     can_trim = False
 
     def trim(self, slot: int, length: int) -> bool:
-        possible = length in (0, len(self._tokens[slot]))
+        possible = length in (0, len(self.held[slot]))
         return super().trim(slot, length if possible else 0) and possible
 
     def shortest(self, slot: int) -> int:
-        return len(self._tokens[slot])
+        return len(self.held[slot])
 
     def restore(self, slot: int, partial: bool, image: memoryview) -> None:
         if partial:
-            self._tokens[slot].clear()
+            self.held[slot].clear()
         super().restore(slot, partial, image)
 
 
@@ -175,4 +175,4 @@ class DamagesSnapshots(NeverCut):
     def restore(self, slot: int, partial: bool, image: memoryview) -> None:
         super().restore(slot, partial, image)
         if partial:
-            self._tokens[slot][3] ^= 1
+            self.held[slot][3] ^= 1

@@ -361,11 +361,11 @@ def test_nothing_is_dropped_for_a_state_that_would_not_fit_even_then() -> None:
     for number in range(4):
         box.ask(f"{number}", lines(f"{number}", 200) + "hi")
     box.ask("large", lines("large", 2800) + "hi")  # 18 pages; the snapshots in slots leave no such hole
-    states = len(box.cache._saved)
+    states = len(box.cache.saved)
     while box.core.rest():
         pass
     assert box.reports[-1].evictions == 0
-    assert len(box.cache._saved) >= states >= 3
+    assert len(box.cache.saved) >= states >= 3
 
 
 @pytest.mark.parametrize("can_trim", [True, False])
@@ -379,7 +379,7 @@ def test_a_state_with_many_siblings_is_saved_once(can_trim: bool) -> None:
         box.check()
         while box.core.rest():
             pass
-    tokens = [state.tokens.tobytes() for state in box.cache._saved._states]
+    tokens = [state.tokens.tobytes() for state in box.cache.saved]
     assert len(tokens) == len(set(tokens)) >= 48
 
 
@@ -542,3 +542,37 @@ def test_the_debug_log_says_where_a_prompt_first_differs(caplog: pytest.LogCaptu
     assert (
         "b: 192 of 205 prompt tokens are cached; the nearest state differs from token 202 on" in caplog.text
     )
+
+
+def test_moving_states_leaves_running_streams_their_tokens() -> None:
+    """One copy takes all of a step's share here; who is left is seated in the steps after it."""
+    box = Box(slots=6, tick=0.2)
+    prefix = lines("prefix", 1000)
+    box.submit("stream", "x" * 200)
+    for name in "abcde":
+        box.submit(name, prefix + f"{name} asks")
+    for _ in range(40):
+        before = len(box.text("stream"))
+        box.step()
+        assert before == 200 or not before or len(box.text("stream")) == before + 1
+    box.run()
+    assert [box.text(name) for name in "abcde"] == [f"{name} asks" for name in "abcde"]
+    assert box.backend.prefilled <= 200 + 1006 + 4 * (6 + GRID)
+
+
+@pytest.mark.parametrize("where", ["save", "restore", "state_size", "trim"])
+def test_a_move_that_goes_wrong_ends_one_request_only(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    box = Box(slots=1)
+    for name in "ab":
+        box.ask(name, lines(name, 500) + "hi")
+
+    def fails(*_: object) -> None:
+        monkeypatch.undo()
+        raise MemoryError("scripted")
+
+    monkeypatch.setattr(box.backend, where, fails)
+    box.submit("c", lines("a", 500) + "hi")
+    box.run()
+    assert any(isinstance(event, Failed) and event.id == "c" for event in box.events)
+    box.check()
+    assert box.ask("d", lines("a", 500) + "hi").prompt_tokens == 502

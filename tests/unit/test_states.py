@@ -85,7 +85,7 @@ def test_what_can_be_used(
 
 
 def slot(index: int, tokens: int, last_used: int) -> SlotState:
-    return SlotState(index, as_tokens(range(tokens)), tokens, last_used=last_used)
+    return SlotState(index, as_tokens(range(tokens)), tokens, prompted=tokens, last_used=last_used)
 
 
 def saved(tokens: int) -> SavedState:
@@ -120,3 +120,13 @@ def test_without_a_find_empty_slots_come_first_then_the_one_used_longest_ago() -
     slots = [slot(0, 10, 1), slot(1, 10, 0), slot(2, 0, 9)]
     assert place(slots, [], [], GRID)[0].index == 2
     assert place(slots[:2], [], [], GRID)[0].index == 1
+
+
+def test_an_answer_is_no_loss_but_what_was_read_is() -> None:
+    """The next turn may show the answer in another form, without its thinking for example."""
+    mine, free = slot(0, 2000, 2), slot(1, 0, 1)
+    mine.prompted = 1200
+    finds = [Find(mine, Reuse(1200))]
+    assert place([mine, free], finds, finds, GRID)[0] is mine
+    mine.prompted = 1500
+    assert place([mine, free], finds, finds, GRID)[0] is free

@@ -146,10 +146,11 @@ class Core:
 
     def step(self) -> None:
         """Every running request gets its next token; then prefill takes its share of the time."""
-        self._admit()
+        admitted = self._admit()
         self._decode()
         self._flush()
-        self._prefill()
+        if admitted:
+            self._prefill()
         self._flush()
         self.kv_tokens = self._scheduler.held_tokens
         self.steps += 1
@@ -161,19 +162,33 @@ class Core:
         self._flush()
         return saved
 
-    def _admit(self) -> None:
+    def _admit(self) -> bool:
+        """Seat who can be; False: moving states took its share of the time, and someone may be left.
+
+        Nobody prefills then: a state that others wait to take over must not go on without them.
+        """
+        begun = self._clock()
         while (admitted := self._scheduler.admit()) is not None:
-            seat, placement = admitted
-            job = seat.job
-            job.reused = self._cache.seat(placement, job.tenant)
-            self._scheduler.stop(seat, self._stops(job, placement))
-            job.started = self._clock()
-            log.debug(
-                "%s: %d of %d prompt tokens are cached; the nearest state differs from token %d on",
-                *(job.id, job.reused, len(job.prompt), placement.shared),
-            )
-            self._events.append(Started(job.id, job.reused))
-            self._report()
+            self._seat(*admitted)
+            if self._clock() - begun > PREFILL_BUDGET_S:
+                return not (self._scheduler.waiting and self._scheduler.free)
+        return True
+
+    def _seat(self, seat: Seat[Generation], placement: Placement) -> None:
+        job = seat.job
+        try:
+            job.reused = self._cache.seat(placement, job.tenant, len(job.prompt))
+        except Exception as error:
+            self._fail([seat], error)
+            return
+        self._scheduler.stop(seat, self._stops(job, placement))
+        job.started = self._clock()
+        log.debug(
+            "%s: %d of %d prompt tokens are cached; the nearest state differs from token %d on",
+            *(job.id, job.reused, len(job.prompt), placement.shared),
+        )
+        self._report()
+        self._events.append(Started(job.id, job.reused))
 
     def _stops(self, job: Generation, placement: Placement) -> list[int]:
         """Where other prompts are likely to part from this one, or one already did."""
@@ -228,13 +243,22 @@ class Core:
             self._fail([chunk.seat], error)
             return
         self._scheduler.prefilled(chunk)
-        if chunk.stop:
-            self._cache.snapshot(chunk.seat.slot)
-            self._report()
+        if chunk.stop and not self._snapshot(chunk.seat):
+            return
         if logits is not None:
             now = self._clock()
             chunk.seat.job.first_token = now
             self._advance(chunk.seat, logits, now)
+
+    def _snapshot(self, seat: Seat[Generation]) -> bool:
+        """False: it went wrong, and the request with it."""
+        try:
+            self._cache.snapshot(seat.slot)
+        except Exception as error:
+            self._fail([seat], error)
+            return False
+        self._report()
+        return True
 
     def _advance(self, seat: Seat[Generation], logits: Logits, now: float) -> None:
         """Sample a request's next token and say what became of it."""

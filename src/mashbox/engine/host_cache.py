@@ -59,8 +59,8 @@ class HostCache:
         for most, saved in self._index.find(state.tokens, state.tenant):
             if most <= length:
                 break
-            fits = saved.computed >= state.computed if self._rules.can_trim else len(saved.tokens) == length
-            if fits and saved.tokens[:length] == state.tokens:
+            fits = self._rules.can_trim or len(saved.tokens) == length
+            if fits and saved.computed >= state.computed and saved.tokens[:length] == state.tokens:
                 return True
         return False
 

@@ -11,8 +11,8 @@ WORTH_COPYING = 32
 """A copy costs less than computing a 32nd of its tokens."""
 TAIL_SHARE = 4
 TAIL_TOKENS = 256
-"""A state that would lose more than a quarter of its tokens, or more than so many, is left to its
-conversation, or saved first: computing them again takes longer."""
+"""A state that would lose more of what was read than a quarter of its tokens, or more than so many, is left
+to its conversation, or saved first: computing them again takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,11 @@ def place(
 
 def loses_tail(find: Find) -> bool:
     """Whether a state that is cut to what is used of it would be missed."""
-    lost = len(find.state.tokens) - find.reuse.length
-    return lost > TAIL_TOKENS or lost * TAIL_SHARE > len(find.state.tokens)
+    state = find.state
+    # An answer that its own conversation shows in another form, or asks for again, is no loss.
+    read = min(state.prompted, len(state.tokens)) if isinstance(state, SlotState) else len(state.tokens)
+    lost = read - find.reuse.length
+    return lost > TAIL_TOKENS or lost * TAIL_SHARE > len(state.tokens)
 
 
 def _age(find: Find) -> int:

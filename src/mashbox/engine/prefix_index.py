@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from itertools import islice
 
-from mashbox.engine.states import SavedState
+from mashbox.engine.states import SavedState, common_length
+
+CHILDREN = 32
+"""Continuations of a prefix that are compared in a lookup."""
 
 
 class _Node:
@@ -66,13 +70,18 @@ class PrefixIndex:
         if not path:
             return
         deepest = len(path) - 1
-        # Whatever lies below agrees with the prompt up to here, so any will do.
-        yield (deepest + 1) * self._grid, self._any_below(path[deepest])
+        # Whatever lies below agrees with the prompt up to here.
+        yield (deepest + 1) * self._grid, self._nearest_below(path[deepest], tokens[deepest * self._grid :])
         for depth in range(deepest, -1, -1):
             for state in path[depth].states:
                 yield (depth + 1) * self._grid, state
 
-    def _any_below(self, node: _Node) -> SavedState:
+    def _nearest_below(self, node: _Node, rest: array[int]) -> SavedState:
+        """A state that begins with the next tokens as far as any does (of the first children)."""
+        near = islice(node.children, CHILDREN)
+        block = max(near, key=lambda block: common_length(array("i", block), rest), default=None)
+        if block is not None:
+            node = node.children[block]
         while not node.states:
             node = next(iter(node.children.values()))
         return next(reversed(node.states))

@@ -83,8 +83,10 @@ class PromptCache:
 
     # --- moving ------------------------------------------------------------------------------
 
-    def seat(self, placement: Placement, tenant: str) -> int:
-        """Bring the placement's slot into the state it says; the tokens that it holds then.
+    def seat(self, placement: Placement, tenant: str, prompted: int) -> int:
+        """Bring the placement's slot into the state it says, for a prompt of `prompted` tokens.
+
+        Returns the tokens that the slot holds then.
 
         What cannot be had is computed again: the slot is empty then.
         """
@@ -95,7 +97,7 @@ class PromptCache:
             self._cut(slot, reuse)
         else:
             self._replace(slot, source, reuse)
-        slot.tenant = tenant
+        slot.tenant, slot.prompted = tenant, prompted
         return len(slot.tokens)
 
     def _replace(self, slot: SlotState, source: State | None, reuse: Reuse) -> None:

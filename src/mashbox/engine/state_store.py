@@ -41,9 +41,11 @@ class StateStore:
         view = self._memory.view(image.offset, size)
         try:
             self._backend.save(slot, partial, view)
-        except RuntimeError as error:
-            log.warning("a prompt's state could not be saved: %s", error)
+        except Exception as error:
             self._memory.release(image)
+            if not isinstance(error, RuntimeError):
+                raise
+            log.warning("a prompt's state could not be saved: %s", error)
             return None
         image.checksum = self._checksum(image, tokens, tenant, view)
         return image

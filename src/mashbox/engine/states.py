@@ -36,6 +36,8 @@ class SlotState:
     computed: int = 0
     snapshots: list[Snapshot] = field(default_factory=list)
     tenant: str = ""
+    prompted: int = 0
+    """Tokens of the prompt that ran here last; what follows them is its answer."""
     last_used: int = 0
     offered: int = 0
     """`last_used` of the state that was last offered to host memory in an idle moment."""
