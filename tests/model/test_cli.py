@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -176,3 +177,20 @@ def test_a_model_id_that_cannot_be_sent_is_refused(demo_file: Path) -> None:
     line = refusal("run", str(demo_file), "--port", "0", "--alias", "a\udcff")
     assert "'a\\udcff'" in line
     assert "--alias" in line
+
+
+def test_the_debug_log_names_each_answer(demo_file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    messages = [{"role": "user", "content": "Name three planets."}]
+    with run_box(str(demo_file), "--ctx", "512", "--slots", "1", "--log-level", "debug") as box:
+        answers = [
+            box.http.post(f"/v1/{route}", json=body | {"max_tokens": 1}).json()
+            for route, body in (
+                ("chat/completions", {"messages": messages}),
+                ("completions", {"prompt": "Three planets are"}),
+                ("messages", {"messages": messages}),
+                ("responses", {"input": "Name three planets.", "max_output_tokens": 1}),
+            )
+        ]
+    log = capfd.readouterr().err
+    for answer in answers:
+        assert f" {re.split('[-_]', answer['id'])[1]}: 0 of " in log

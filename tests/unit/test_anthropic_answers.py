@@ -173,8 +173,7 @@ def test_the_message_around() -> None:
     assert ping == {"type": "ping"}
     assert end["usage"] == COUNTS
     assert stop == {"type": "message_stop"}
-    assert new_head("m").id.startswith("msg_")
-    assert new_head("m") != new_head("m")
+    assert new_head("1f", "m") == MessageHead("msg_1f", "m")
 
 
 def test_every_piece_is_sent_at_once() -> None:

@@ -33,9 +33,9 @@ class MessageHead:
     model: str
 
 
-def new_head(model: str) -> MessageHead:
-    """The head of a message that starts now."""
-    return MessageHead(new_id("msg_"), model)
+def new_head(request_id: str, model: str) -> MessageHead:
+    """The head of a message that starts now; its id is found in the engine's log."""
+    return MessageHead("msg_" + request_id, model)
 
 
 class MessageUsage(msgspec.Struct):

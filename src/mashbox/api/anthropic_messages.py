@@ -39,7 +39,7 @@ class Messages:
         # In a thread: the blocks of the largest bodies take seconds.
         chat_request = await asyncio.to_thread(parse_request, body, self._defaults)
         answer = await while_connected(request.receive, self._chat.answer(chat_request))
-        head = new_head(body.model or self._model_id)
+        head = new_head(answer.id, body.model or self._model_id)
         if body.stream:
             return stream_reply(answer, MessageStream(head), self._limits)
         return await whole_reply(request, answer, partial(render_message, head))

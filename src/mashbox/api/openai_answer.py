@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from mashbox.api.ids import new_id
 from mashbox.engine.types import FinishReason, Usage
 from mashbox.errors import RequestError
 from mashbox.http.errors import error_body
@@ -23,9 +22,9 @@ class AnswerHead:
     model: str
 
 
-def new_head(prefix: str, model: str) -> AnswerHead:
-    """The head of an answer that starts now."""
-    return AnswerHead(new_id(prefix), int(time.time()), model)
+def new_head(prefix: str, request_id: str, model: str) -> AnswerHead:
+    """The head of an answer that starts now; its id is found in the engine's log."""
+    return AnswerHead(prefix + request_id, int(time.time()), model)
 
 
 def failed_end(error: RequestError, head: AnswerHead) -> bytes:

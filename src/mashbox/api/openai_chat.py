@@ -101,7 +101,7 @@ class ChatCompletions:
         # In a thread: the messages of the largest body take seconds.
         chat_request = await asyncio.to_thread(parse_request, body, self._defaults)
         answer = await while_connected(request.receive, self._chat.answer(chat_request))
-        head = new_head("chatcmpl-", self._model_id)
+        head = new_head("chatcmpl-", answer.id, self._model_id)
         if body.stream:
             return stream_reply(answer, ChatStream(head, body.include_usage), self._limits)
         return await whole_reply(request, answer, partial(render_response, head))

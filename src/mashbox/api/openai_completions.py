@@ -48,7 +48,7 @@ class Completions:
         check_model(body, self._model_id)
         prompt_request = parse_request(body, self._defaults)
         answer = await while_connected(request.receive, self._start(prompt_request))
-        head = new_head("cmpl-", self._model_id)
+        head = new_head("cmpl-", answer.id, self._model_id)
         seed = prompt_request.options.sampling.seed
         if body.stream:
             return stream_reply(answer, CompletionStream(head, seed), self._limits)

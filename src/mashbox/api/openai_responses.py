@@ -46,7 +46,7 @@ class Responses:
         # In a thread: the items of the largest body take seconds.
         chat_request, tools = await asyncio.to_thread(parse_request, body, self._defaults)
         answer = await while_connected(request.receive, self._start(chat_request))
-        head = ResponseHead(new_head("resp_", self._model_id), echoed(body, chat_request), tools)
+        head = ResponseHead(new_head("resp_", answer.id, self._model_id), echoed(body, chat_request), tools)
         if body.stream:
             return stream_reply(answer, ResponseStream(head), self._limits)
         return await whole_reply(request, answer, partial(render_response, head))

@@ -35,6 +35,8 @@ class Answer:
     """
 
     def __init__(self, stream: EventStream, parser: StreamParser, stop: tuple[str, ...]) -> None:
+        self.id = stream.id
+        """The request's id in the engine and its log; answers' ids end with it."""
         self.prompt_tokens = stream.prompt_tokens
         self._stream = stream
         self._parser = parser
