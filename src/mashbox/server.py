@@ -87,8 +87,8 @@ class ModelIdentity:
         template = template_source(self._deployment.chat_template, facts).source
         components = _digest(self._weights, template)
         policy = (
-            f"{model.cache_type_k}/{model.cache_type_v}/{model.rope_scaling}/{facts.grid}/{facts.context}"
-            f"/{'exact' if model.exact else 'default'}"
+            f"{model.cache_type_k}/{model.cache_type_v}/{model.flash_attn}/{model.rope_scaling}/{facts.grid}"
+            f"/{facts.context}/{'exact' if model.exact else 'default'}"
         )
         return Identity(
             deployment_id=build,

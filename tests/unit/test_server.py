@@ -7,7 +7,10 @@ import os
 import signal
 import socket
 import threading
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -51,3 +54,34 @@ def test_prompts_tell_branches_where_states_cannot_be_cut(can_trim: bool) -> Non
     facts = ScriptedBackend(config.model, lambda fraction: None).facts
     chat = server.chat_format(deployment, msgspec.structs.replace(facts, can_trim=can_trim))
     assert chat.branching is not can_trim
+
+
+def namespace(weights: Path, **changes: Any) -> str | None:
+    """The cache's namespace with these settings changed."""
+    model = replace(ModelConfig("m", context=512, slots=1, threads=1), **changes)
+    deployment = server.Deployment(ServeConfig("m", "weights", 512, 1), WorkerConfig(model), (weights,))
+    facts = ScriptedBackend(model, lambda fraction: None).facts
+    engine: Any = SimpleNamespace(status=SimpleNamespace(facts=facts))
+    identity = server.ModelIdentity(deployment, engine)
+    asyncio.run(identity.read_weights())
+    return identity.now().cache_namespace
+
+
+def test_the_caches_namespace_names_what_changes_states(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MASHBOX_CACHE", str(tmp_path))
+    weights = tmp_path / "weights"
+    weights.write_bytes(b"w")
+    others: list[dict[str, Any]] = [
+        {"flash_attn": "off"},
+        {"cache_type_k": "q8_0"},
+        {"cache_type_v": "q8_0"},
+        {"exact": True},
+    ]
+    names = [namespace(weights), *(namespace(weights, **changes) for changes in others)]
+    assert None not in names
+    assert len(set(names)) == len(names)
+    assert namespace(weights, threads=2) == names[0]
+    weights.write_bytes(b"v2")
+    assert namespace(weights) != names[0]
