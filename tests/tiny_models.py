@@ -306,5 +306,7 @@ def write(kind: str, directory: Path) -> Path:
 
 
 if __name__ == "__main__":
+    target = Path(sys.argv[1])
+    target.mkdir(parents=True, exist_ok=True)
     for name in KINDS:
-        print(write(name, Path(sys.argv[1])))
+        print(write(name, target))
