@@ -53,7 +53,12 @@ def _parse(argv: Sequence[str] | None) -> Setup:
         help="exact also compares with cold answers, which can go on for as long again after the minutes",
     )
     parser.add_argument("--cache-ram", type=int, default=48, metavar="MIB", help="the cap (default 48)")
-    parser.add_argument("--ctx", type=int, default=2048, help="tokens per slot (default 2048)")
+    parser.add_argument(
+        "--ctx",
+        type=int,
+        default=2048,
+        help="tokens per slot (default 2048; models whose tokens are single letters need 4096)",
+    )
     parser.add_argument("--slots", type=int, default=4, help="default 4")
     parser.add_argument("--threads", type=int, default=1, help="of each of the two servers (default 1)")
     parser.add_argument(
