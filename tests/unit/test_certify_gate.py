@@ -72,7 +72,12 @@ def test_states_that_cannot_be_cut_pass_by_their_snapshots() -> None:
 
 @pytest.mark.parametrize(
     ("backend", "rows", "width"),
-    [(inexact.FourRowsDiffer, 3, 512), (inexact.LoneRowDiffers, 1, 512), (inexact.WideCallsDiffer, 8, 128)],
+    [
+        (inexact.FourRowsDiffer, 3, 512),
+        (inexact.LoneRowDiffers, 1, 512),
+        (inexact.WideCallsDiffer, 8, 128),
+        (inexact.HasExperts, 1, 512),
+    ],
 )
 def test_what_depends_on_the_size_of_calls_limits_exact_mode(
     backend: type[ExactBackend], rows: int, width: int

@@ -32,6 +32,10 @@ def find_classes(probe: Probe, lengths: Sequence[int]) -> tuple[int, Check]:
     first = classes[0]
     together = next((rows for rows in range(1, slots + 1) if rows not in first), slots + 1) - 1
     shown = " | ".join(_spans(group) for group in classes)
+    if probe.backend.facts.experts:
+        # A router is f32, which computes a lone row otherwise; rounding hides it in 999 of 1,000 rows.
+        together = 1
+        shown += ", as far as seen: routers of experts compute a lone row otherwise"
     figure = f"rows a call that compute the same: {shown}; exact mode uses up to {together}"
     return together, Check(NAME, "measured", figure)
 
