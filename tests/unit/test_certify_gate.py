@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from mashbox.certification import run_gate
@@ -128,6 +132,21 @@ def test_a_process_that_dies_has_not_passed_what_it_was_at() -> None:
     checks, ended, _ = in_process("tests.inexact:Dies")
     assert checks["save and restore"] == Check("save and restore", "failed", "the process ended (signal 9)")
     assert not ended.passed
+
+
+def test_the_process_ends_in_mid_check_when_nobody_reads_any_more() -> None:
+    reader, writer = os.pipe()
+    config = msgspec.json.encode(GateConfig(MODEL, backend="tests.inexact:Computes", quick=True)).decode()
+    command = [sys.executable, "-m", "mashbox.engine.certify", str(writer), config]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=[writer]) as process:
+        os.close(writer)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline()
+            os.close(reader)
+            assert process.wait(timeout=10) == 1
+        finally:
+            process.kill()
 
 
 def test_a_model_that_cannot_be_loaded_is_an_error() -> None:

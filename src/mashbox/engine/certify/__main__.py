@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import select
 import signal
 import sys
+import threading
 
 import msgspec
 
@@ -32,9 +34,18 @@ def run(config: GateConfig, say: Say) -> None:
         say(Refused(str(error)))
 
 
+def _end_when_nobody_reads(pipe: int) -> None:
+    """A check may take many minutes, so that the next message would come late."""
+    watch = select.poll()
+    watch.register(pipe, 0)  # that the reader has closed its end is always told
+    watch.poll()
+    os._exit(1)
+
+
 def main() -> None:
     """Entry point; see the module's docstring."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_when_nobody_reads, args=(int(sys.argv[1]),), daemon=True).start()
     config = msgspec.json.decode(sys.argv[2], type=GateConfig)
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s gate: %(message)s")
     with os.fdopen(int(sys.argv[1]), "wb") as pipe:
