@@ -14,7 +14,7 @@ import msgspec
 
 from mashbox.catalog.fingerprint import weights_sha256
 from mashbox.config import PREFILL_CHUNK, ModelConfig, cache_dir
-from mashbox.engine.certificate import Certificate, Check, Subject, find, write
+from mashbox.engine.certificate import Certificate, Check, Subject, find, prepare, write
 from mashbox.engine.certify.messages import Doing, Ended, Found, GateConfig, Loaded, Message, Refused
 from mashbox.engine.supervisor import HUGE_PAGES
 from mashbox.errors import ConfigError
@@ -91,11 +91,16 @@ def certify(
 ) -> tuple[Certificate, Path | None]:
     """Run the gate and keep what it found; the certificate, and its file. A quick run leaves none.
 
-    Raises ConfigError.
+    Raises ConfigError; what would be in its way at the end, before the checks.
     """
+    weights = _weights(paths)
+    if not quick:
+        _kept(prepare)
     result = run_gate(GateConfig(model, quick=quick), show)
+    if _weights(paths) != weights:
+        raise ConfigError("The model's file was replaced while it was checked.")
     certificate = Certificate(
-        subject=Subject.of(result.build, _weights(paths), model),
+        subject=Subject.of(result.build, weights, model),
         model=paths[0].name,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         context=model.context,
@@ -104,8 +109,12 @@ def certify(
         prefill_rows=result.ended.prefill_rows,
         checks=result.checks,
     )
+    return certificate, None if quick else _kept(lambda: write(certificate))
+
+
+def _kept(write: Callable[[], Path]) -> Path:
     try:
-        return certificate, None if quick else write(certificate)
+        return write()
     except OSError as error:
         raise ConfigError(f"Cannot write the certificate: {error.strerror}.") from error
 

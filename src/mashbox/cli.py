@@ -36,7 +36,7 @@ from mashbox.chat.formats.choose import FORMAT_NAMES
 from mashbox.chat.template import ChatTemplate
 from mashbox.chat.template_source import load_template_file
 from mashbox.config import PREFILL_ROWS, ModelConfig, WorkerConfig
-from mashbox.engine.certificate import FULL_CONTEXT
+from mashbox.engine.certificate import FULL_CONTEXT, LEAST_CONTEXT
 from mashbox.engine.certify.messages import GATE_SLOTS
 from mashbox.engine.types import ModelFacts, Sampling
 from mashbox.errors import ConfigError
@@ -318,7 +318,9 @@ def certify_command(
     model: ModelName,
     ctx: Annotated[
         int | None,
-        typer.Option(min=512, help="Context tokens per slot. Default: 2048, or what the model was made for."),
+        typer.Option(
+            min=LEAST_CONTEXT, help="Context tokens per slot. Default: 2048, or what the model was made for."
+        ),
     ] = None,
     threads: Threads = None,
     gpu_layers: GpuLayers = "auto",
@@ -339,7 +341,7 @@ def certify_command(
     _check_exact(FlashAttention.AUTO, cache_type_v)
     resolved = resolve(model, reporter_for(Console(stderr=True)))
     header = read_model(resolved.paths)
-    ctx = ctx or min(FULL_CONTEXT, header.context_length or FULL_CONTEXT)
+    ctx = ctx or max(LEAST_CONTEXT, min(FULL_CONTEXT, header.context_length or FULL_CONTEXT))
     settings = MemorySettings(cache_type_k.value, cache_type_v.value, ubatch=PREFILL_ROWS, exact=True)
     free = available_memory()
     check_fits(estimate(header, ctx, GATE_SLOTS, settings), free, context=ctx, slots=GATE_SLOTS)

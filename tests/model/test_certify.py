@@ -164,3 +164,23 @@ def test_a_quick_run_gives_no_certificate(
     assert done.exit_code == 0
     assert done.output.endswith("Certificate: none, as not all was tried\n")
     assert not (tmp_path / "certificates").exists()
+
+
+@pytest.mark.parametrize("missing", ["certificates", "fingerprints"])
+def test_what_cannot_be_kept_is_told_before_the_checks(
+    monkeypatch: pytest.MonkeyPatch, demo_file: Path, tmp_path: Path, missing: str
+) -> None:
+    (tmp_path / missing).touch()
+    done = certify_scripted(monkeypatch, demo_file, "Dies", tmp_path)
+    assert (done.exit_code, str(done.output).count("\n"), "Cannot" in done.output) == (2, 2, True), (
+        done.output
+    )
+
+
+def test_a_model_that_changes_meanwhile_gets_no_certificate(
+    monkeypatch: pytest.MonkeyPatch, demo_file: Path, tmp_path: Path
+) -> None:
+    digests = iter(["a" * 64, "b" * 64])
+    monkeypatch.setattr(certification, "weights_sha256", lambda paths: next(digests))
+    done = certify_scripted(monkeypatch, demo_file, "ExactBackend", tmp_path, "--quick")
+    assert (done.exit_code, "was replaced" in done.output) == (2, True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Literal
 
 import msgspec
@@ -19,6 +20,9 @@ GATE = 2
 
 FULL_CONTEXT = 2048
 """Tokens per slot that all checks have room in."""
+
+LEAST_CONTEXT = 512
+"""Tokens per slot that the checks need at least."""
 
 Outcome = Literal["passed", "failed", "measured"]
 Standing = Literal["passed", "failed", "none"]
@@ -77,6 +81,14 @@ def path_of(subject: Subject) -> Path:
     """Where the certificate of a subject is kept."""
     key = hashlib.sha256(msgspec.json.encode(subject)).hexdigest()[:32]
     return cache_dir() / "certificates" / f"{key}.json"
+
+
+def prepare() -> Path:
+    """Make sure that a certificate can be written, and return the folder. Raises OSError."""
+    folder = cache_dir() / "certificates"
+    folder.mkdir(parents=True, exist_ok=True)
+    TemporaryFile(dir=folder).close()
+    return folder
 
 
 def write(certificate: Certificate) -> Path:
