@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from mashbox.catalog.fingerprint import weights_sha256
+from mashbox.catalog.gguf import read_model
 from mashbox.config import PREFILL_CHUNK, ModelConfig, cache_dir
 from mashbox.engine.certificate import Certificate, Check, Subject, find, prepare, write
 from mashbox.engine.certify.messages import Doing, Ended, Found, GateConfig, Loaded, Message, Refused
@@ -35,7 +37,7 @@ class GateResult:
 def run_gate(config: GateConfig, show: Callable[[Doing | Found], None]) -> GateResult:
     """Run all checks and show each as it comes. Raises ConfigError when the model cannot be loaded.
 
-    A process that dies on the way has not passed: the library failed at what was being done.
+    A process that dies by itself has not passed: the library failed at what was being done.
     """
     reader, writer = os.pipe()
     command = [sys.executable, "-m", "mashbox.engine.certify", str(writer)]
@@ -79,6 +81,8 @@ def _follow(
                 assert build is not None
                 return GateResult(build, tuple(checks), message)
     code = wait()
+    if -code in (signal.SIGKILL, signal.SIGTERM):
+        raise ConfigError(f"The checks were ended from outside (signal {-code}); is there enough memory?")
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     if build is None:
         raise ConfigError(f"The checks ended while they loaded the model ({how}).")
@@ -96,7 +100,8 @@ def certify(
     weights = _weights(paths)
     if not quick:
         _kept(prepare)
-    result = run_gate(GateConfig(model, quick=quick), show)
+    floats = read_model(paths).float_matrices
+    result = run_gate(GateConfig(model, quick=quick, float_matrices=floats), show)
     if _weights(paths) != weights:
         raise ConfigError("The model's file was replaced while it was checked.")
     certificate = Certificate(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mashbox.catalog.gguf import read_model
 from mashbox.config import ModelConfig
 from mashbox.engine.llama import LlamaBackend
 from mashbox.engine.types import Segment
@@ -47,3 +48,17 @@ def test_the_same_file_every_time(tmp_path: Path, tiny_model: Callable[[str], Pa
     again = tiny_models.write(kind, tmp_path)
     assert again.read_bytes() == tiny_model(kind).read_bytes()
     assert again.stat().st_size < 4_000_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "floats"),
+    [
+        *((kind, False) for kind in ("window", "hybrid", "recurrent", "q8_0", "q4_k")),
+        *((kind, True) for kind in ("window_f32", "experts", "f16", "bf16")),
+    ],
+)
+def test_matrices_of_floats_are_seen_in_the_header(
+    tiny_model: Callable[[str], Path], kind: str, floats: bool
+) -> None:
+    """Convolutions and the like of recurrent layers are no matrices that a row is multiplied with."""
+    assert read_model([tiny_model(kind)]).float_matrices == floats

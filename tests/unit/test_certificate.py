@@ -72,7 +72,7 @@ def test_it_counts_for_nothing_else(other: Subject) -> None:
     path = write(certificate())
     assert standing(other, 8192) == "none"
     # Not even where the file has the other one's name.
-    path.rename(path_of(other))
+    path.rename(path_of(other, 2048))
     assert standing(other, 8192) == "none"
 
 
@@ -86,6 +86,12 @@ def test_it_counts_for_nothing_else(other: Subject) -> None:
 def test_one_from_a_short_context_counts_for_no_longer_one(tried: int, served: int, expected: str) -> None:
     write(certificate(context=tried))
     assert standing(SUBJECT, served) == expected
+
+
+def test_one_from_a_short_context_replaces_no_full_one() -> None:
+    write(certificate(context=2048))
+    write(certificate(context=512, passed=False))
+    assert standing(SUBJECT, 8192) == standing(SUBJECT, 512) == "passed"
 
 
 def test_what_does_not_change_the_arithmetic_does_not_matter() -> None:

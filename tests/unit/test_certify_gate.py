@@ -33,6 +33,13 @@ def gate(backend: type[ExactBackend]) -> tuple[dict[str, Check], Ended]:
     return {message.check.name: message.check for message in told if isinstance(message, Found)}, ended
 
 
+def test_matrices_of_floats_leave_one_row_whatever_was_seen() -> None:
+    told: list[Message] = []
+    config = GateConfig(MODEL, quick=True, float_matrices=True)
+    Gate(config, lambda model: ExactBackend(model, lambda _: None), told.append).run()
+    assert told[-1] == Ended(passed=True, decode_rows=1, prefill_rows=512)
+
+
 def failed(checks: dict[str, Check]) -> set[str]:
     return {name for name, check in checks.items() if check.outcome == "failed"}
 
@@ -80,7 +87,6 @@ def test_states_that_cannot_be_cut_pass_by_their_snapshots() -> None:
         (inexact.FourRowsDiffer, 3, 512),
         (inexact.LoneRowDiffers, 1, 512),
         (inexact.WideCallsDiffer, 8, 128),
-        (inexact.HasExperts, 1, 512),
     ],
 )
 def test_what_depends_on_the_size_of_calls_limits_exact_mode(
@@ -130,8 +136,13 @@ def test_the_gate_in_a_process_of_its_own() -> None:
 
 def test_a_process_that_dies_has_not_passed_what_it_was_at() -> None:
     checks, ended, _ = in_process("tests.inexact:Dies")
-    assert checks["save and restore"] == Check("save and restore", "failed", "the process ended (signal 9)")
+    assert checks["save and restore"] == Check("save and restore", "failed", "the process ended (signal 6)")
     assert not ended.passed
+
+
+def test_checks_that_are_ended_from_outside_say_nothing() -> None:
+    with pytest.raises(ConfigError, match="ended from outside"):
+        in_process("tests.inexact:Killed")
 
 
 def test_the_process_ends_in_mid_check_when_nobody_reads_any_more() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -90,6 +91,9 @@ _BLOCKS: Mapping[int, tuple[int, int]] = {
     39: (32, 17),  # MXFP4
 }
 """Tensor type number -> (elements per block, bytes per block)."""
+_FLOATS = (0, 1, 30)  # F32, F16, BF16
+_NOT_MULTIPLIED = re.compile(r"ssm_(a|d)\b|conv|position_embd|token_types|rope_")
+"""Names of tensors with two dimensions that no matrix product uses."""
 
 
 def whole_number(value: Value | None) -> int | None:
@@ -104,6 +108,8 @@ class GgufModel:
     metadata: Mapping[str, Value]
     weights_bytes: int
     """Bytes of tensor data."""
+    float_matrices: bool = False
+    """Whether a matrix of floats is multiplied with, be it among quantised ones."""
 
     @property
     def architecture(self) -> str:
@@ -140,7 +146,11 @@ def read_model(paths: Sequence[Path]) -> GgufModel:
     `paths` are all parts in order, one for a model that is not split. Raises ModelFileError.
     """
     headers = [_read_part(path) for path in paths]
-    model = GgufModel(headers[0].metadata, sum(header.weights_bytes for header in headers))
+    model = GgufModel(
+        headers[0].metadata,
+        sum(header.weights_bytes for header in headers),
+        any(header.float_matrices for header in headers),
+    )
     if (layers := model.number("block_count") or 0) > MOST_LAYERS:
         raise ModelFileError(f"{paths[0]} is damaged: it claims to have {layers} layers.")
     return model
@@ -188,7 +198,7 @@ def _parse(path: Path, data: mmap.mmap, size: int) -> GgufModel:
     weights = _end_of(tensors)
     if tensors and start + weights > size:
         raise ModelFileError(f"{path} is cut short: expected {start + weights} bytes, it has {size}.")
-    return GgufModel(metadata, weights)
+    return GgufModel(metadata, weights, any(tensor.is_float_matrix for tensor in tensors))
 
 
 def _check_version(path: Path, version: int) -> None:
@@ -201,9 +211,22 @@ def _check_version(path: Path, version: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
+    name: str
+    sizes: tuple[int, ...]
+    kind: int
     offset: int
-    size: int
-    """Bytes; 0 for a tensor type that is not in the table."""
+
+    @property
+    def size(self) -> int:
+        """Bytes; 0 for a tensor type that is not in the table."""
+        per_block, block_bytes = _BLOCKS.get(self.kind, (1, 0))
+        return math.prod(self.sizes) * block_bytes // per_block
+
+    @property
+    def is_float_matrix(self) -> bool:
+        """Whether it is multiplied with as it is: no vector, no table, no convolution."""
+        long = sum(size > 1 for size in self.sizes)
+        return self.kind in _FLOATS and long > 1 and not _NOT_MULTIPLIED.search(self.name)
 
 
 def _end_of(tensors: Sequence[_Tensor]) -> int:
@@ -272,11 +295,8 @@ class _Reader:
         self.position = position
 
     def tensor(self) -> _Tensor:
-        self.string()  # its name
-        elements = 1
+        name = self.string()
         if (dimensions := self.scalar(_U32)) > _MOST_DIMENSIONS:
             raise ValueError(f"a tensor has {dimensions} dimensions")
-        for _ in range(dimensions):
-            elements *= self.scalar(_U64)
-        per_block, block_bytes = _BLOCKS.get(self.scalar(_U32), (1, 0))
-        return _Tensor(self.scalar(_U64), elements * block_bytes // per_block)
+        sizes = tuple(self.scalar(_U64) for _ in range(dimensions))
+        return _Tensor(name, sizes, self.scalar(_U32), self.scalar(_U64))

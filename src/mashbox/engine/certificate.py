@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from mashbox.config import ModelConfig, cache_dir
 
-GATE = 2
+GATE = 3
 """Raise it when the gate asks for more: earlier certificates count no longer."""
 
 FULL_CONTEXT = 2048
@@ -39,6 +40,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     cache_type_v: str
     rope_scaling: str
     gate: int = GATE
+    version: str = ""
+    """Of mashbox: its cache and its loop are a part of what was tried."""
 
     @classmethod
     def of(cls, build: str, weights: str, model: ModelConfig) -> Subject:
@@ -51,6 +54,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
             cache_type_k=model.cache_type_k,
             cache_type_v=model.cache_type_v,
             rope_scaling=model.rope_scaling,
+            version=version("mashbox"),
         )
 
 
@@ -72,15 +76,16 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     context: int
     """Tokens per slot that the checks ran with."""
     passed: bool
-    decode_rows: int
-    prefill_rows: int
+    decode_rows: Annotated[int, msgspec.Meta(ge=1)]
+    prefill_rows: Annotated[int, msgspec.Meta(ge=1)]
     checks: tuple[Check, ...]
 
 
-def path_of(subject: Subject) -> Path:
-    """Where the certificate of a subject is kept."""
+def path_of(subject: Subject, context: int) -> Path:
+    """Where the certificate of a subject is kept; one of a short context stands beside a full one."""
     key = hashlib.sha256(msgspec.json.encode(subject)).hexdigest()[:32]
-    return cache_dir() / "certificates" / f"{key}.json"
+    extent = "" if context >= FULL_CONTEXT else "-short"
+    return cache_dir() / "certificates" / f"{key}{extent}.json"
 
 
 def prepare() -> Path:
@@ -93,7 +98,7 @@ def prepare() -> Path:
 
 def write(certificate: Certificate) -> Path:
     """Keep a certificate in place of an earlier one; readers see one or the other. Raises OSError."""
-    path = path_of(certificate.subject)
+    path = path_of(certificate.subject, certificate.context)
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(f".{os.getpid()}")
     draft.write_bytes(msgspec.json.format(msgspec.json.encode(certificate)))
@@ -104,14 +109,20 @@ def write(certificate: Certificate) -> Path:
 def find(subject: Subject, context: int) -> Certificate | None:
     """The certificate of exactly this subject; None without one, or when its file cannot be read.
 
-    One from a shorter context counts for servers whose context is not longer than that.
+    One from a short context counts for servers whose context is not longer than that.
     """
+    for extent in (FULL_CONTEXT, context):
+        found = _read(path_of(subject, extent))
+        if found and found.subject == subject and found.context >= min(context, FULL_CONTEXT):
+            return found
+    return None
+
+
+def _read(path: Path) -> Certificate | None:
     try:
-        found = msgspec.json.decode(path_of(subject).read_bytes(), type=Certificate)
+        return msgspec.json.decode(path.read_bytes(), type=Certificate)
     except (OSError, msgspec.MsgspecError):
         return None
-    tried = found.context >= min(context, FULL_CONTEXT)
-    return found if found.subject == subject and tried else None
 
 
 def standing(subject: Subject, context: int) -> Standing:

@@ -52,5 +52,7 @@ def _measured(name: str, cold: Sequence[Answer], found: Sequence[Answer]) -> Che
     figure = f"{len(places)} of {len(differences)} answers differ"
     if places:
         figure += f", the first at token {min(places)}"
+    if failed := sum(answer.failed is not None for answer in found):
+        figure += f", {failed} failed"
     largest = max(difference.scores for difference in differences)
     return Check(name, "measured", f"{figure}; scores by up to {largest:.2g}" if largest else f"{figure}")

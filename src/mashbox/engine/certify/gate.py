@@ -65,6 +65,7 @@ class Gate:
         self._model = config.model
         self._exact = replace(self._model, exact=True, flash_attn="off")
         self._plan = plan_for(config.model.context, config.quick)
+        self._floats = config.float_matrices
         self._load = load
         self._say = say
         self._failed = 0
@@ -86,7 +87,7 @@ class Gate:
         probe = Probe(backend, prompt_of(backend, TEXT, plan.text))
         self._try_all(self._state_checks(probe, plan.states))
         widest = self._find(prefill.NAME, lambda: prefill.find_width(probe, plan.widths, plan.contexts[-1]))
-        together = self._find(rows.NAME, lambda: rows.find_classes(probe, plan.contexts))
+        together = self._find(rows.NAME, lambda: rows.find_classes(probe, plan.contexts, self._floats))
         backend.close()
         return widest or PREFILL_CHUNK, together or 1
 
@@ -125,12 +126,12 @@ class Gate:
 
     def _find(self, name: str, find: Callable[[], tuple[int, Check]]) -> int:
         """What a search finds, or 0."""
-        values = []
+        value = 0
 
         def check() -> Check:
+            nonlocal value
             value, found = find()
-            values.append(value)
             return found
 
         self._try(name, check)
-        return sum(values)
+        return value

@@ -14,11 +14,15 @@ GATE_SLOTS = 8
 
 
 class GateConfig(msgspec.Struct, frozen=True):
-    """What the process is told at its start. `backend` is module:callable; `quick` tries fewer lengths."""
+    """What the process is told at its start. `backend` is module:callable; `quick` tries fewer lengths.
+
+    With `float_matrices` the model multiplies with matrices of floats, which compute a lone row otherwise.
+    """
 
     model: ModelConfig
     backend: str = "mashbox.engine.llama:LlamaBackend"
     quick: bool = False
+    float_matrices: bool = False
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):

@@ -16,8 +16,11 @@ Digests = dict[int, list[list[bytes]]]
 """Number of rows -> per scene, a digest of each row's scores; for 1 row, each slot had a call of its own."""
 
 
-def find_classes(probe: Probe, lengths: Sequence[int]) -> tuple[int, Check]:
+def find_classes(probe: Probe, lengths: Sequence[int], floats: bool) -> tuple[int, Check]:
     """The largest r for which calls of 1 to r rows give the same scores, at ascending context lengths.
+
+    Where the model multiplies with matrices of `floats` it is 1: they compute a lone row otherwise, and the
+    rounding of quantised ones after them hides it in 999 of 1,000 rows.
 
     A scene is what lies in the slots: the same length in all, and last all lengths side by side.
     """
@@ -32,10 +35,9 @@ def find_classes(probe: Probe, lengths: Sequence[int]) -> tuple[int, Check]:
     first = classes[0]
     together = next((rows for rows in range(1, slots + 1) if rows not in first), slots + 1) - 1
     shown = " | ".join(_spans(group) for group in classes)
-    if probe.backend.facts.experts:
-        # A router is f32, which computes a lone row otherwise; rounding hides it in 999 of 1,000 rows.
+    if floats and together > 1:
         together = 1
-        shown += ", as far as seen: routers of experts compute a lone row otherwise"
+        shown += ", as far as seen: matrices of floats compute a lone row otherwise"
     figure = f"rows a call that compute the same: {shown}; exact mode uses up to {together}"
     return together, Check(NAME, "measured", figure)
 
