@@ -22,6 +22,8 @@ from mashbox.engine.supervisor import HUGE_PAGES
 from mashbox.errors import ConfigError
 
 _BUILD = "from mashbox.engine.llama import build_name; print(build_name())"
+BUILD_S = 60.0
+"""For the library to be loaded and say what it is; without an answer there is no certificate to be used."""
 _MESSAGES = msgspec.json.Decoder(Message)
 
 
@@ -152,5 +154,9 @@ def _weights(paths: Sequence[Path]) -> str:
 
 def _read_build() -> str | None:
     """`ModelFacts.build` of the installed library, from a process of its own: it is native code."""
-    done = subprocess.run([sys.executable, "-c", _BUILD], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", _BUILD]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=BUILD_S)
+    except subprocess.TimeoutExpired:
+        return None
     return done.stdout.removesuffix("\n") if done.returncode == 0 else None

@@ -25,6 +25,9 @@ FULL_CONTEXT = 2048
 LEAST_CONTEXT = 512
 """Tokens per slot that the checks need at least."""
 
+VERSION = version("mashbox")
+"""Read once: health asks for the certificate again and again."""
+
 Outcome = Literal["passed", "failed", "measured"]
 Standing = Literal["passed", "failed", "none"]
 
@@ -54,7 +57,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
             cache_type_k=model.cache_type_k,
             cache_type_v=model.cache_type_v,
             rope_scaling=model.rope_scaling,
-            version=version("mashbox"),
+            version=VERSION,
         )
 
 
