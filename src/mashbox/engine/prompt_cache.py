@@ -86,9 +86,7 @@ class PromptCache:
     def seat(self, placement: Placement, tenant: str, prompted: int) -> int:
         """Bring the placement's slot into the state it says, for a prompt of `prompted` tokens.
 
-        Returns the tokens that the slot holds then.
-
-        What cannot be had is computed again: the slot is empty then.
+        Returns the tokens that the slot holds then. What cannot be had is computed again: it is 0 then.
         """
         slot, source, reuse = placement.slot, placement.source, placement.reuse
         if source is slot:
@@ -168,9 +166,6 @@ class PromptCache:
     def empty(self, slot: SlotState) -> None:
         """Forget all that a slot holds."""
         self._backend.trim(slot.index, 0)
-        self._forget(slot)
-
-    def _forget(self, slot: SlotState) -> None:
         del slot.tokens[:]
         slot.computed = 0
         while slot.snapshots:
