@@ -101,10 +101,10 @@ def test_the_least_recently_used_goes_first_and_the_one_to_keep_stays() -> None:
     assert states[0] is not None
     cache.host.touch(states[0])
     cache.save([9] * 20)
-    assert [cache.used([number] * 30) for number in (0, 1, 2, 9)] == [16, 0, 16, 16]
+    assert [cache.used([number] * 30) for number in (0, 1, 2, 9)] == [20, 0, 20, 20]
     assert cache.host.evictions == 1
     assert cache.host.take(3 * PAGE - 1, 0, keep=states[0]) is None
-    assert cache.used([0] * 30) == 16
+    assert cache.used([0] * 30) == 20
 
 
 def test_what_can_never_fit_displaces_nothing() -> None:
@@ -165,5 +165,5 @@ def test_a_thousand_states_of_four_thousand_tokens_are_searched_in_less_than_two
         begun = time.thread_time()
         _, reuse = cache.host.find(prompt, "")
         times.append(time.thread_time() - begun)
-        assert reuse.length == 3_456
+        assert reuse.length == 3_500
     assert sorted(times)[len(times) // 2] < 0.002

@@ -220,7 +220,7 @@ def test_a_state_computed_before_is_shared_while_its_slot_is_busy() -> None:
             break
     box.submit("b", prefix + "b asks")
     box.run()
-    assert box.usage("b").cached_tokens == 960
+    assert box.usage("b").cached_tokens == 1000
     assert (box.text("a"), box.text("b")) == ("x" * 100, "b asks")
 
 
@@ -234,7 +234,7 @@ def test_what_only_its_own_slot_could_be_cut_back_to_is_not_known_while_that_is_
     monkeypatch.setattr(box.backend, "shortest", lambda slot: 0)
     prompt = as_tokens(b"p" * 200 + b"b" * 100)
     others = [slot for slot in box.cache.slots if slot is not used]
-    assert box.cache.known(prompt, "", [used]) == 192
+    assert box.cache.known(prompt, "", [used]) == 200
     assert box.cache.known(prompt, "", others) == 0
 
 
@@ -389,7 +389,7 @@ def test_the_least_recently_used_states_are_dropped_under_the_cap() -> None:
         box.ask(f"{number}", lines(f"{number}", 200) + "hi")
     assert box.reports[-1].evictions > 0
     assert box.cached("first", lines("0", 200) + "hi") == 0
-    assert box.cached("recent", lines("10", 200) + "hi") == 192
+    assert box.cached("recent", lines("10", 200) + "hi") == 201
 
 
 def test_tenants_never_share() -> None:
@@ -540,7 +540,7 @@ def test_the_debug_log_says_where_a_prompt_first_differs(caplog: pytest.LogCaptu
     with caplog.at_level("DEBUG", logger="mashbox.engine.core"):
         box.ask("b", lines("one", 200) + "hexxo")
     assert (
-        "b: 192 of 205 prompt tokens are cached; the nearest state differs from token 202 on" in caplog.text
+        "b: 202 of 205 prompt tokens are cached; the nearest state differs from token 202 on" in caplog.text
     )
 
 

@@ -44,8 +44,10 @@ class Slots:
         return Placement(slot, find.state if find else None, find.reuse if find else NOTHING)
 
 
-def scheduler_of(slots: int, widest: int = GRID, can_trim: bool = True) -> Scheduler[Job]:
-    return Scheduler(Slots(slots, can_trim), GRID, widest)
+def scheduler_of(
+    slots: int, widest: int = GRID, can_trim: bool = True, on_grid: bool = False
+) -> Scheduler[Job]:
+    return Scheduler(Slots(slots, can_trim), GRID, widest, on_grid)
 
 
 def seat_next(scheduler: Scheduler[Job]) -> str | None:
@@ -70,8 +72,8 @@ def admit_all(scheduler: Scheduler[Job]) -> list[str]:
 
 
 @given(st.integers(1, 60), st.integers(0, 7))
-def test_chunks_end_at_absolute_multiples_of_the_grid(length: int, known: int) -> None:
-    scheduler = scheduler_of(1)
+def test_exact_chunks_end_at_absolute_multiples_of_the_grid(length: int, known: int) -> None:
+    scheduler = scheduler_of(1, on_grid=True)
     prompt = list(range(length))
     scheduler.enqueue(Job("a", prompt))
     seated = scheduler.admit()
@@ -90,6 +92,28 @@ def test_chunks_end_at_absolute_multiples_of_the_grid(length: int, known: int) -
     assert all(cut % GRID == 0 for cut in cuts[:-1])
     assert all(b - a <= GRID for a, b in itertools.pairwise(cuts))
     assert [seat.job.id for seat in scheduler.running] == ["a"]
+
+
+@given(st.integers(1, 100), st.integers(0, 60), st.booleans())
+def test_no_call_is_shorter_than_the_grid_but_a_whole_rest(length: int, known: int, busy: bool) -> None:
+    scheduler = scheduler_of(2, 4 * GRID)
+    if busy:
+        scheduler.enqueue(Job("running", [0]))
+        admit_all(scheduler)
+        prefill(scheduler, 1)
+    scheduler.enqueue(Job("a", range(1, 1 + length)))
+    seated = scheduler.admit()
+    assert seated is not None
+    slot, rest = seated[0].slot, length - min(known, length - 1)
+    know(slot, range(1, 1 + length - rest))
+    sizes = []
+    while (chunk := scheduler.next_chunk()) is not None:
+        sizes.append(len(chunk.tokens))
+        assert chunk.last == (sum(sizes) == rest)
+        scheduler.prefilled(chunk)
+    assert slot.tokens.tolist() == list(range(1, 1 + length))
+    assert sizes == [rest] or min(sizes) >= GRID
+    assert max(sizes) <= max(2 * GRID - 1, GRID if busy else 4 * GRID)
 
 
 def test_prompts_take_turns_so_a_short_one_is_not_held_up_by_a_long_one() -> None:
@@ -171,8 +195,8 @@ def test_running_rows_stand_in_the_order_of_their_slots() -> None:
 
 
 @given(st.integers(1, 100), st.integers(0, 7))
-def test_wide_calls_end_at_cuts_and_leave_the_last_piece_alone(length: int, known: int) -> None:
-    scheduler = scheduler_of(1, 4 * GRID)
+def test_exact_wide_calls_end_at_cuts_and_leave_the_last_piece_alone(length: int, known: int) -> None:
+    scheduler = scheduler_of(1, 4 * GRID, on_grid=True)
     scheduler.enqueue(Job("a", list(range(length))))
     seated = scheduler.admit()
     assert seated is not None
@@ -197,21 +221,6 @@ def test_calls_are_narrow_while_something_is_decoded() -> None:
         sizes.append(len(chunk.tokens))
         scheduler.prefilled(chunk)
     assert sizes == [1] + [GRID] * 10
-
-
-def test_a_state_with_decoded_tokens_is_bound_to_no_grid() -> None:
-    scheduler = scheduler_of(1, 4 * GRID)
-    scheduler.enqueue(Job("a", range(6 * GRID)))
-    seated = scheduler.admit()
-    assert seated is not None
-    know(seated[0].slot, range(GRID))
-    seated[0].slot.tokens.extend(range(GRID, GRID + 3))
-    ends = []
-    while (chunk := scheduler.next_chunk()) is not None:
-        scheduler.prefilled(chunk)
-        ends.append(len(seated[0].slot.tokens))
-    assert ends == [5 * GRID + 3, 6 * GRID]
-    assert seated[0].slot.computed == GRID
 
 
 def prefill(scheduler: Scheduler[Job], calls: int) -> list[str]:

@@ -47,7 +47,7 @@ def test_bytes_are_taken_for_token_ids_not_for_memory() -> None:
 
 CASES = [
     # (state's tokens, computed, snapshots, prompt's length, can trim, exact, shortest) -> tokens used
-    ("what was prefilled is used on the grid", 30, 30, (), 40, True, False, None, 24),
+    ("all that is the same is used", 30, 30, (), 40, True, False, None, 30),
     ("what was decoded is used to its end", 30, 20, (), 40, True, False, None, 30),
     ("the last token is always computed", 30, 20, (), 30, True, False, None, 29),
     ("exact: only what was prefilled", 30, 20, (), 40, True, True, None, 16),
@@ -56,8 +56,8 @@ CASES = [
     ("a state that cannot be cut is too long", 30, 30, (), 30, False, False, None, 0),
     ("the longest snapshot that fits", 30, 30, (8, 16, 24), 20, False, False, None, 16),
     ("no snapshot is short enough", 30, 30, (24,), 20, False, False, None, 0),
-    ("a window that still holds enough is cut", 30, 30, (8,), 28, False, False, 20, 24),
-    ("a window that has forgotten too much is not", 30, 30, (8,), 28, False, False, 25, 8),
+    ("a window that still holds enough is cut", 30, 30, (8,), 28, False, False, 20, 27),
+    ("a window that has forgotten too much is not", 30, 30, (8,), 28, False, False, 28, 8),
     ("exact: decoded tokens of a state that cannot be cut", 30, 20, (16,), 40, False, True, None, 16),
     ("exact: a state that ends on the grid is used whole", 24, 24, (), 40, False, True, None, 24),
 ]

@@ -108,7 +108,7 @@ class Core:
         self._publish = publish
         self._clock = clock
         facts = backend.facts
-        self._scheduler: Scheduler[Generation] = Scheduler(cache, facts.grid, facts.widest)
+        self._scheduler: Scheduler[Generation] = Scheduler(cache, facts.grid, facts.widest, facts.exact)
         self._most_rows = facts.decode_rows or facts.slots
         self._events: list[RequestEvent | CacheReport] = []
         self._reported = EMPTY_CACHE

@@ -114,6 +114,11 @@ class Batch:
         return array.ctypes.data_as(ctypes.POINTER(kind))
 
 
+def _most_rows(config: ModelConfig) -> int:
+    """Of one call: a prompt's end may bring a piece shorter than a chunk with it."""
+    return max(config.prefill_rows, 2 * config.prefill_chunk, config.slots)
+
+
 class LlamaBackend:
     """One loaded model with its context; see `backend.Backend` for the contract."""
 
@@ -126,7 +131,7 @@ class LlamaBackend:
         self._context = self._create_context(config)
         self._memory = lib.llama_get_memory(self._context)
         self._vocab = lib.llama_model_get_vocab(self._model)
-        self._batch = Batch(max(config.prefill_rows, config.slots))
+        self._batch = Batch(_most_rows(config))
         self._vocab_size = int(lib.llama_vocab_n_tokens(self._vocab))
         self._window = int(lib.llama_model_n_swa(self._model))
         self._recurrent = bool(
@@ -171,7 +176,7 @@ class LlamaBackend:
         params = lib.llama_context_default_params()
         params.n_ctx = config.context * config.slots
         params.n_seq_max = config.slots
-        params.n_batch = params.n_ubatch = max(config.prefill_rows, config.slots)
+        params.n_batch = params.n_ubatch = _most_rows(config)
         params.n_threads = params.n_threads_batch = config.threads
         params.kv_unified = False
         # Kept whole, a window's cells lie in order of position, so that a restored state computes the same.

@@ -1,8 +1,8 @@
 """Which requests hold a slot, and what each step computes. Pure: no clock, no model.
 
 A request waits (first come, first served), holds one slot while it prefills and then runs, and
-leaves. Prefill is cut at absolute multiples of `grid` tokens; while nothing is decoded, up to `widest`
-tokens between cuts go into one call. The prefilling requests take turns call by call.
+leaves. Prefill is cut into calls of `grid` tokens, or of up to `widest` while nothing is decoded; with
+`on_grid` they begin at absolute multiples of the grid. The prefilling requests take turns call by call.
 
 A request whose prompt begins like one that is being prefilled is held back until that much of it is
 computed: then it takes the state over.
@@ -86,10 +86,11 @@ class Chunk(Generic[J]):
 class Scheduler(Generic[J]):
     """Slots, the waiting line, the prefill rota and the running rows."""
 
-    def __init__(self, cache: Cache, grid: int, widest: int) -> None:
+    def __init__(self, cache: Cache, grid: int, widest: int, on_grid: bool = False) -> None:
         self._cache = cache
         self._grid = grid
         self._widest = widest
+        self._on_grid = on_grid
         self._free = list(cache.slots)
         self._waiting: deque[Waiter[J]] = deque()
         self._prefilling: deque[Seat[J]] = deque()
@@ -183,18 +184,24 @@ class Scheduler(Generic[J]):
         seat = self._prefilling[0]
         start = len(seat.slot.tokens)
         prompt = seat.job.prompt
-        end = min([self._cut(seat.slot, len(prompt)), *(stop for stop in seat.stops if stop > start)])
+        cut = self._cut_on_grid if self._on_grid else self._cut
+        end = min([cut(start, len(prompt)), *(stop for stop in seat.stops if stop > start)])
         return Chunk(seat, start, prompt[start:end], end == len(prompt), end in seat.stops)
 
-    def _cut(self, slot: SlotState, length: int) -> int:
-        """Where the next call ends: the next cut, or a later one while nothing is decoded.
+    def _cut(self, start: int, length: int) -> int:
+        """Where the call that begins at `start` ends: soon while something is decoded, else late.
 
-        A prompt's last piece, shorter than the grid, always is a call of its own. A state with decoded
-        tokens in it is bound to no grid.
+        No call but a whole prompt is shorter than the grid: such calls are slow, and round otherwise.
         """
-        start = len(slot.tokens)
-        if start > slot.computed or start % self._grid:
-            return min(start + (self._grid if self._running else self._widest), length)
+        rest = length - start
+        if rest < 2 * self._grid or (not self._running and rest <= self._widest):
+            return length
+        if self._running:
+            return start + self._grid
+        return start + self._widest - (self._grid if rest - self._widest < self._grid else 0)
+
+    def _cut_on_grid(self, start: int, length: int) -> int:
+        """The same for exact mode: cuts are absolute, and a last piece shorter than the grid is a call."""
         following = start + self._grid
         if following > length:
             return length

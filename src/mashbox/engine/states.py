@@ -99,17 +99,17 @@ class ReuseRules:
         """How much of a state `prompt` can use; its last token is always left to compute.
 
         `shortest` is what the state can be cut back to without a snapshot (see `Backend`); by default
-        what holds for a copy. Within the part that was prefilled, a reuse ends on the grid.
+        what holds for a copy. In exact mode only what was prefilled is used, on the grid.
+        Less than one block is not worth it.
         """
         if shortest is None:
             shortest = 0 if self.can_trim else len(state.tokens)
         limit = min(common_length(state.tokens, prompt), len(prompt) - 1)
         if self.exact:
-            limit = min(limit, state.computed)
-        length = limit if limit > state.computed else self.floor(limit)
-        if length >= shortest:
-            return Reuse(length)
-        if limit == len(state.tokens) and not self.exact:
+            limit = self.floor(min(limit, state.computed))
+        if limit < self.grid:
+            return NOTHING
+        if limit >= shortest:
             return Reuse(limit)
         return self._from_snapshot(state.snapshots, limit)
 

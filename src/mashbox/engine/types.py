@@ -205,9 +205,9 @@ class ModelFacts(msgspec.Struct, frozen=True):
     """Tokens one slot holds."""
     slots: int
     grid: int
-    """Prefill is cut at multiples of this many tokens."""
+    """Least tokens of a prefill call, but for a prompt's end. In exact mode calls begin at its multiples."""
     widest: int
-    """Most tokens of one prefill call: whole chunks of the grid may go together, with the same result."""
+    """Most tokens of one prefill call, but for a prompt's end that goes with it."""
     vocab_size: int
     longest_piece: int
     """Most characters one token can stand for."""
