@@ -3,11 +3,11 @@
 MODEL ?= smollm2-135m
 ARGS ?=
 
-.PHONY: run test lint bench soak
+.PHONY: run test lint bench soak fuzz openapi faults
 
 run:
 	@scripts/setup
 	@exec .venv/bin/mashbox run $(MODEL) $(ARGS)
 
-test lint bench soak:
+test lint bench soak fuzz openapi faults:
 	@scripts/$@ $(ARGS)

@@ -1,7 +1,9 @@
 """A backend without a model: it answers the prompt's last line with that line.
 
 One token is one byte. Marks in the line make it do things on the way:
-[pause] takes 50 ms, [flood] is ten thousand letters in one token, [fail] raises, [die] kills the worker.
+[pause] takes 50 ms, [flood] is ten thousand letters in one token, [fail] raises, [die] kills the worker;
+[fail once] and [die once] do so the first time only, which needs a model file with an absolute path.
+A message that is nothing but [spin] keeps the template busy for minutes.
 <|open|>, <|close|> and <|tool|> are control tokens, also in a prompt where they are parsed.
 A model file called "slow" takes 60 s to load; one with an absolute path must exist.
 """
@@ -23,13 +25,23 @@ from mashbox.engine.types import ModelFacts, Segment
 from mashbox.errors import ModelFileError
 from tests.token_states import TokenStates
 
-END, PAUSE, FLOOD, FAIL, DIE, OPEN, CLOSE, TOOL = range(256, 264)
+END, PAUSE, FLOOD, FAIL, DIE, OPEN, CLOSE, TOOL, FAIL_ONCE, DIE_ONCE = range(256, 266)
 CONTROL = {b"<|open|>": OPEN, b"<|close|>": CLOSE, b"<|tool|>": TOOL}
 MARKS = {b"[pause]": PAUSE, b"[flood]": FLOOD, b"[fail]": FAIL, b"[die]": DIE} | CONTROL
-LITERALS = [bytes([byte]) for byte in range(256)] + [b"<|end|>", b"", b"q" * 10_000, b"", b""] + [*CONTROL]
+MARKS |= {b"[fail once]": FAIL_ONCE, b"[die once]": DIE_ONCE}
+LITERALS = (
+    [bytes([byte]) for byte in range(256)]
+    + [b"<|end|>", b"", b"q" * 10_000, b"", b""]
+    + [*CONTROL]
+    + [b"", b""]
+)
 CONTROL_MARK = re.compile(b"(" + b"|".join(map(re.escape, CONTROL)) + b")")
 MARK = re.compile(b"(" + b"|".join(map(re.escape, MARKS)) + b")")
-TEMPLATE = "{% for message in messages %}{{ message.role }}> {{ message.content }}\n{% endfor %}"
+SPIN = "{{ ([[1] * 1000000] * 1000) | map('sort') | map('length') | sum }}"
+TEMPLATE = (
+    "{% for message in messages %}{% if message.content == '[spin]' %}" + SPIN + "{% endif %}"
+    "{{ message.role }}> {{ message.content }}\n{% endfor %}"
+)
 
 
 def reply(prompt: Sequence[int]) -> list[int]:
@@ -70,6 +82,7 @@ class ScriptedBackend(TokenStates):
             can_trim=True,
         )
         self.vocabulary = Vocabulary(LITERALS, frozenset([END, *CONTROL.values()]), frozenset([END]))
+        self._file = Path(config.path)
         self._replies: list[tuple[int, list[int]]] = [(0, [])] * config.slots
         progress(1.0)
 
@@ -108,10 +121,17 @@ class ScriptedBackend(TokenStates):
         begin, tokens = self._replies[slot]
         # Sampling may have left the script, so the answer may be longer than it.
         token = tokens[min(len(self.held[slot]) - begin, len(tokens) - 1)]
-        if token == DIE:
+        if token == DIE or (token == DIE_ONCE and self._first_time(token)):
             os.kill(os.getpid(), signal.SIGKILL)
-        if token == FAIL:
-            raise RuntimeError("scripted failure")
+        if token == FAIL or (token == FAIL_ONCE and self._first_time(token)):
+            raise RuntimeError(f"scripted failure after {bytes(self.held[slot])!r}")
         logits = np.zeros(self.facts.vocab_size, dtype=np.float32)
         logits[token] = 10.0
         return logits
+
+    def _first_time(self, token: int) -> bool:
+        """Whether this mark had no effect yet, in this process or one before it."""
+        done = self._file.with_name(f"{self._file.name}.{token}")
+        first = not done.exists()
+        done.touch()
+        return first

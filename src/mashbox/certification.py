@@ -15,7 +15,7 @@ import msgspec
 
 from mashbox.catalog.fingerprint import weights_sha256
 from mashbox.catalog.gguf import read_model
-from mashbox.config import PREFILL_CHUNK, ModelConfig, cache_dir
+from mashbox.config import PREFILL_CHUNK, ModelConfig, cache_dir, child_environment
 from mashbox.engine.certificate import Certificate, Check, Subject, find, prepare, write
 from mashbox.engine.certify.messages import Doing, Ended, Found, GateConfig, Loaded, Message, Refused
 from mashbox.engine.supervisor import HUGE_PAGES
@@ -43,7 +43,7 @@ def run_gate(config: GateConfig, show: Callable[[Doing | Found], None]) -> GateR
     """
     reader, writer = os.pipe()
     command = [sys.executable, "-m", "mashbox.engine.certify", str(writer)]
-    environment = {**HUGE_PAGES, **os.environ}
+    environment = {**HUGE_PAGES, **child_environment()}
     with os.fdopen(reader, "rb") as lines:
         try:
             process = subprocess.Popen(
@@ -156,7 +156,9 @@ def _read_build() -> str | None:
     """`ModelFacts.build` of the installed library, from a process of its own: it is native code."""
     command = [sys.executable, "-c", _BUILD]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=BUILD_S)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=BUILD_S, env=child_environment()
+        )
     except subprocess.TimeoutExpired:
         return None
     return done.stdout.removesuffix("\n") if done.returncode == 0 else None

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import sys
 from collections.abc import Callable
 from enum import Enum
 from functools import wraps
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, NoReturn, ParamSpec
 
@@ -33,14 +36,18 @@ from mashbox.catalog.resolve import ResolvedModel, list_models, pull, resolve
 from mashbox.certification import certify, exact_model
 from mashbox.certification_view import ProgressView, show_certificate
 from mashbox.chat.formats.choose import FORMAT_NAMES
-from mashbox.chat.template import ChatTemplate
+from mashbox.chat.prompt import FormatSource
+from mashbox.chat.renderer import check_template
 from mashbox.chat.template_source import load_template_file
-from mashbox.config import PREFILL_ROWS, ModelConfig, WorkerConfig
+from mashbox.config import API_KEY_VARIABLE, PREFILL_ROWS, LogConfig, ModelConfig, WorkerConfig
 from mashbox.engine.certificate import FULL_CONTEXT, LEAST_CONTEXT
 from mashbox.engine.certify.messages import GATE_SLOTS
 from mashbox.engine.types import ModelFacts, Sampling
 from mashbox.errors import ConfigError
+from mashbox.http.allowed import allow
+from mashbox.http.keys import Keys
 from mashbox.http.sse import DEFAULT_LIMITS, StreamLimits
+from mashbox.logs import setup as logs
 from mashbox.options import (
     CacheType,
     CacheTypeK,
@@ -52,6 +59,7 @@ from mashbox.options import (
     Threads,
     layer_count,
 )
+from mashbox.welcome import welcome
 
 app = typer.Typer(
     help="A private AI box on one machine.",
@@ -59,6 +67,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+
+log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 CONFIG_ERROR = 2
@@ -82,9 +92,26 @@ def _fail(message: str) -> NoReturn:
     raise typer.Exit(CONFIG_ERROR)
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"mashbox {version('mashbox')}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """A private AI box on one machine."""
+
+
 class LogLevel(str, Enum):
     """How much is logged."""
 
+    TRACE = "trace"
     DEBUG = "debug"
     INFO = "info"
     WARNING = "warning"
@@ -105,6 +132,28 @@ def run(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
     ] = 8000,
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keys that clients must send, one a line, each with a tenant's name after it if it has one. "
+            f"One more may be in {API_KEY_VARIABLE}. SIGHUP reads the file again.",
+        ),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A host name clients use for this server, or .example.com for all below; repeatable.",
+        ),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="An origin whose web pages may use this server: https://chat.example.com; repeatable.",
+        ),
+    ] = None,
     ctx: Annotated[
         int | None,
         typer.Option(
@@ -162,11 +211,24 @@ def run(
             min=1, max=3600, metavar="SECONDS", help="How long a stream may be silent before a sign of life."
         ),
     ] = int(DEFAULT_LIMITS.keep_alive_s),
-    log_level: Annotated[LogLevel, typer.Option(help="How much to log.")] = LogLevel.INFO,
+    log_level: Annotated[
+        LogLevel,
+        typer.Option(
+            metavar="LEVEL",
+            help="How much to log: error, warning, info (a line per request), debug, or trace (llama.cpp's "
+            "own lines, too).",
+        ),
+    ] = LogLevel.INFO,
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")] = False,
+    log_prompts: Annotated[
+        bool, typer.Option("--log-prompts", help="Log prompts and answers. Without it no log holds any.")
+    ] = False,
 ) -> None:
     """Serve one model on the OpenAI and Anthropic APIs."""
-    _set_up_logging(log_level)
-    _check_host(host)
+    log_config = LogConfig(log_level.value, log_json, log_prompts)
+    _start_log(log_config)
+    keys = _open_keys(host, api_key_file)
+    allowed = allow(host, allow_host or (), allow_origin or (), keyed=keys.ring is not None)
     if exact:
         _check_exact(flash_attn, cache_type_v)
     template = _read_template(chat_template)
@@ -206,34 +268,48 @@ def run(
             cache_ram_mib=cache_ram,
             default_sampling=_sampling(model_sampling, resolved, header),
         ),
-        worker=WorkerConfig(
-            model=_in_exact_mode(loaded, resolved) if exact else loaded, log_level=log_level.value
-        ),
+        worker=WorkerConfig(model=_in_exact_mode(loaded, resolved) if exact else loaded, log=log_config),
         paths=resolved.paths,
         chat_template=template,
         tool_format=tool_format,
         stream_limits=StreamLimits(keep_alive_s=keep_alive),
+        keys=keys,
+        allowed=allowed,
     )
-    url = f"http://{host}:{listener.getsockname()[1]}"
+    bound = listener.getsockname()[1]
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the server takes it: it never ends one
     machine.listen(listener)
     print(f"Loading {resolved.paths[0].name} ...", flush=True)
-    uvloop.run(server.run(deployment, listener, lambda facts: _ready(url, deployment.serve, facts)))
+
+    def tell(facts: ModelFacts) -> None:
+        keyed = keys.ring is not None
+        print(welcome(model_id, facts.slots, facts.context, host, bound, keyed=keyed), flush=True)
+
+    uvloop.run(server.run(deployment, listener, tell))
 
 
-def _set_up_logging(level: LogLevel) -> None:
-    logging.basicConfig(level=level.value.upper(), format="%(asctime)s %(levelname)s %(message)s")
-    for chatty in ("httpx2", "httpcore2", "filelock"):
-        logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))
-    # Its warnings are about what single clients send.
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-
-
-def _check_host(host: str) -> None:
-    if not machine.is_loopback(host):
+def _start_log(config: LogConfig) -> None:
+    if config.prompts and config.level in (LogLevel.WARNING.value, LogLevel.ERROR.value):
         raise ConfigError(
-            f"--host {host} can be reached from other machines and would need an API key, which this "
-            "version does not have yet. Use 127.0.0.1, and an SSH tunnel from elsewhere."
+            f"--log-prompts logs at level info, and --log-level {config.level} leaves that out."
         )
+    logs.start(config)
+    if config.prompts:
+        log.warning("prompts and answers are written to this log (--log-prompts)")
+
+
+def _open_keys(host: str, file: Path | None) -> Keys:
+    """The server's keys; their variable is taken out of the environment, so that no child process has it.
+
+    Raises ConfigError for keys that cannot be read, and for a server that others can reach without any.
+    """
+    keys = Keys(file, os.environb.pop(API_KEY_VARIABLE.encode(), b""))
+    if keys.ring is None and not machine.is_loopback(host):
+        raise ConfigError(
+            f"--host {host} can be reached from other machines and needs an API key: "
+            f"set {API_KEY_VARIABLE}, or give --api-key-file."
+        )
+    return keys
 
 
 def _check_exact(flash_attn: FlashAttention, cache_type_v: CacheType) -> None:
@@ -262,7 +338,7 @@ def _read_template(path: Path | None) -> str | None:
     if path is None:
         return None
     source = load_template_file(path)
-    ChatTemplate(source, bos="", eos="", control_tokens=())
+    check_template(FormatSource(source))
     return source
 
 
@@ -291,25 +367,6 @@ def _sampling(wanted: bool, resolved: ResolvedModel, header: GgufModel) -> Sampl
     if found is None:
         raise ConfigError("--model-sampling: neither the catalog nor the model file recommends a sampling.")
     return found
-
-
-def _ready(url: str, serve: ServeConfig, facts: ModelFacts) -> None:
-    """What a newcomer needs to know, in a form that can be copied."""
-    slots = "1 slot" if facts.slots == 1 else f"{facts.slots} slots"
-    print(
-        f"""
-{serve.model_id} is ready: {slots} of {facts.context} tokens{"" if facts.slots == 1 else " each"}.
-
-  URL             {url}/v1
-  Try it          curl -s {url}/v1/chat/completions -H 'Content-Type: application/json' \\
-                    -d '{{"messages": [{{"role": "user", "content": "Name three planets."}}]}}'
-  OpenAI clients  export OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=any
-  Anthropic's     export ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=any
-  Health          {url}/health
-  Stop            Ctrl-C
-""",
-        flush=True,
-    )
 
 
 @app.command("certify")

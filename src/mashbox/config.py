@@ -42,12 +42,32 @@ class ModelConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class LogConfig:
+    """What is logged, and in which form. `level` is trace, debug, info, warning or error."""
+
+    level: str = "info"
+    json: bool = False
+    """One JSON object per line."""
+    prompts: bool = False
+    """Prompts and answers are logged, at info."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerConfig:
     """Everything a worker process is told at its start. `backend` is module:callable."""
 
     model: ModelConfig
     backend: str = "mashbox.engine.llama:LlamaBackend"
-    log_level: str = "info"
+    log: LogConfig = LogConfig()
+
+
+API_KEY_VARIABLE = "MASHBOX_API_KEY"
+"""The environment variable that may hold a key of the server."""
+
+
+def child_environment() -> dict[str, str]:
+    """This process's environment for the processes it starts: without the key."""
+    return {name: value for name, value in os.environ.items() if name != API_KEY_VARIABLE}
 
 
 def cache_dir() -> Path:

@@ -6,18 +6,26 @@
     │   ├── ModelTooBigError       does not fit in memory
     │   ├── SourceError            a download source refused or failed
     │   └── SelectionError         a repository holds no file, or several, that fit what was asked for
+    ├── BackendError               the model's library failed; the message holds nothing of a request
     └── RequestError               a request that gets an error answer; carries status, code and param
         ├── InvalidRequestError    400
         │   └── ContextLengthError 400, code context_length_exceeded
+        ├── AuthenticationError    401, code invalid_api_key
+        ├── ForbiddenError         403: a host name or a web page that the server does not serve
         ├── ModelNotFoundError     404, code model_not_found
         ├── RouteNotFoundError     404
         ├── MethodNotAllowedError  405, with the methods that are allowed
+        ├── RequestTimeoutError    408
         ├── BodyTooLargeError      413
+        ├── UriTooLongError        414
         ├── MediaTypeError         415
+        ├── HeadersTooLargeError   431
         ├── ClientGoneError        499: nobody is left to read the answer
-        ├── OverloadedError        429 with retry_after
+        ├── OverloadedError        429 with retry_after: too many of this tenant's wait
+        │   └── QueueFullError     the same, too many of all wait (529 on /v1/messages)
         ├── NotReadyError          503 with retry_after (529 on /v1/messages)
         ├── EngineError            500: the model's worker failed
+        │   └── EngineFault        the same, and it may be tried again
         └── InternalError          500: a bug in mashbox
 
 Wire shapes live in `http/errors.py` (OpenAI) and `http/anthropic_errors.py`, one mapping table per protocol.
@@ -48,6 +56,10 @@ class SourceError(ConfigError):
 
 class SelectionError(ConfigError):
     """A repository holds no file, or more than one, that fits; the message lists the choices."""
+
+
+class BackendError(MashboxError, RuntimeError):
+    """The model's library failed. The message may be logged: it holds nothing of a prompt or an answer."""
 
 
 class RequestError(MashboxError):
@@ -89,6 +101,19 @@ class ContextLengthError(InvalidRequestError):
         self.counted = counted
 
 
+class AuthenticationError(RequestError):
+    """The request carries no key, a wrong one, or two. The message never shows a key."""
+
+    status = 401
+    code = "invalid_api_key"
+
+
+class ForbiddenError(RequestError):
+    """The request names a host that this server is not, or comes from a web page of another origin."""
+
+    status = 403
+
+
 class ModelNotFoundError(RequestError):
     """The request names a model this server does not run."""
 
@@ -112,16 +137,34 @@ class MethodNotAllowedError(RequestError):
         self.allow = allow
 
 
+class RequestTimeoutError(RequestError):
+    """The client took too long to send its request."""
+
+    status = 408
+
+
 class BodyTooLargeError(RequestError):
     """The body is longer than the server reads."""
 
     status = 413
 
 
+class UriTooLongError(RequestError):
+    """The path is longer than the server reads."""
+
+    status = 414
+
+
 class MediaTypeError(RequestError):
     """The body is not application/json."""
 
     status = 415
+
+
+class HeadersTooLargeError(RequestError):
+    """The headers are more, or longer, than the server reads."""
+
+    status = 431
 
 
 class ClientGoneError(RequestError):
@@ -134,7 +177,7 @@ class ClientGoneError(RequestError):
 
 
 class OverloadedError(RequestError):
-    """Too many requests are waiting for a slot."""
+    """Too many requests of one tenant are waiting for a slot."""
 
     status = 429
     code = "rate_limit_exceeded"
@@ -142,6 +185,10 @@ class OverloadedError(RequestError):
     def __init__(self, message: str, *, retry_after: int) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class QueueFullError(OverloadedError):
+    """Too many requests are waiting for a slot."""
 
 
 class NotReadyError(RequestError):
@@ -160,6 +207,10 @@ class EngineError(RequestError):
 
     status = 500
     code = "engine_error"
+
+
+class EngineFault(EngineError):
+    """The worker failed a request that it has not been given a second time."""
 
 
 class InternalError(RequestError):

@@ -11,9 +11,12 @@ from mashbox.errors import ConfigError
 
 _CPUS = Path("/sys/devices/system/cpu")
 BACKLOG = 2048
-UNREAD_TIMEOUT_MS = 30_000
-"""A connection whose client takes nothing for so long is dropped by the kernel, whatever still waits to be
-sent: closing it ourselves would wait for that, for ever."""
+SEND_BUFFER_BYTES = 64 * 1024
+"""What the kernel may hold for one client, which it doubles for its own needs: so a client that does not
+read is noticed early."""
+UNREAD_TIMEOUT_MS = 60_000
+"""A connection whose client takes nothing for so long is dropped by the kernel. The server notices sooner,
+but not what is left of connections that it has closed."""
 
 
 def physical_cores() -> int:
@@ -49,7 +52,9 @@ def bind(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, kind, proto)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if hasattr(socket, "TCP_USER_TIMEOUT"):  # accepted connections inherit it
+            # Accepted connections inherit these two.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):
                 listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_TIMEOUT_MS)
             listener.bind(address)
         except OSError:

@@ -62,14 +62,20 @@ GpuLayers = Annotated[
         help="Layers to place on the GPU. auto: all, if the build has one.",
     ),
 ]
-CacheTypeK = Annotated[CacheType, typer.Option(help="Number format of the cached keys.")]
-CacheTypeV = Annotated[CacheType, typer.Option(help="Number format of the cached values.")]
+_TYPES = ", ".join(kind.value for kind in CacheType)
+
+CacheTypeK = Annotated[
+    CacheType, typer.Option(metavar="TYPE", help=f"Number format of the cached keys: {_TYPES}.")
+]
+CacheTypeV = Annotated[
+    CacheType, typer.Option(metavar="TYPE", help="Number format of the cached values: the same choice.")
+]
 RopeScaling = Annotated[
     str,
     typer.Option(
-        metavar="auto|none|linear:F|yarn:F",
+        metavar="HOW",
         callback=_check_rope_scaling,
-        help="Stretch the context by a factor. auto: as the model says.",
+        help="Stretch the context by a factor: none, linear:F, yarn:F, or auto, as the model says.",
     ),
 ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+import os
 import subprocess
 import sys
 import time
@@ -16,6 +16,7 @@ import httpx2 as httpx
 import openai
 import pytest
 
+from mashbox import machine
 from tests.api.serve import MODEL_ID
 
 
@@ -24,6 +25,7 @@ class Server:
     """Where the server is, and clients of it."""
 
     port: int
+    pid: int
     http: httpx.Client
     openai: openai.OpenAI
     anthropic: anthropic.Anthropic
@@ -34,6 +36,10 @@ class Server:
 
     def complete(self, prompt: str, **fields: Any) -> httpx.Response:
         return self.http.post("/v1/completions", json={"prompt": prompt} | fields)
+
+    def descriptors(self) -> int:
+        """How many the server's process has open."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def health(self) -> dict[str, Any]:
         report: dict[str, Any] = self.http.get("/v1/health").json()
@@ -51,7 +57,8 @@ class Server:
 @contextmanager
 def run_server(model_file: str) -> Iterator[Server]:
     """A server process; ended by SIGTERM, which must work within 10 s."""
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = machine.bind("127.0.0.1", 0)
+    machine.listen(listener)
     port = listener.getsockname()[1]
     command = [sys.executable, "-m", "tests.api.serve", str(listener.fileno()), model_file]
     with listener, subprocess.Popen(command, pass_fds=[listener.fileno()]) as process:
@@ -61,7 +68,7 @@ def run_server(model_file: str) -> Iterator[Server]:
             openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0) as client,
             anthropic.Anthropic(base_url=url, api_key="unused", max_retries=0) as messages_client,
         ):
-            yield Server(port, http, client, messages_client)
+            yield Server(port, process.pid, http, client, messages_client)
         process.terminate()
         process.wait(10)
 

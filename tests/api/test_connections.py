@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import socket
@@ -11,7 +12,10 @@ import time
 import httpx2 as httpx
 import pytest
 
+from mashbox.http.protocol import MAX_PIPELINED
 from tests.api.conftest import Server
+from tests.api.serve import WIRE_LIMITS
+from tests.api.wire import HEAD, one, post, send
 
 LONG = "a[pause]" * 900
 ROUTES = ["/v1/chat/completions", "/v1/completions"]
@@ -79,16 +83,212 @@ def test_a_quiet_stream_gets_comments(server: Server) -> None:
     assert lines[-2:] == ["data: [DONE]", ""]
 
 
-def test_a_client_that_does_not_read_is_left(server: Server) -> None:
-    with socket.socket() as client:
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        client.connect(("127.0.0.1", server.port))
-        client.sendall(request(ROUTES[1], body(ROUTES[1], "[flood]" * 1000 + "[pause]" * 100, stream=True)))
+STALLED_S = WIRE_LIMITS.stalled_s
+
+
+def slow_client(server: Server, buffer: int | None) -> socket.socket:
+    """A client whose receive buffer is small before it connects."""
+    client = socket.socket()
+    if buffer is not None:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    client.connect(("127.0.0.1", server.port))
+    client.settimeout(5)
+    return client
+
+
+def read_on(client: socket.socket) -> int:
+    """Bytes until the connection ends, however it does."""
+    received = 0
+    with contextlib.suppress(ConnectionResetError):
+        while piece := client.recv(1 << 20):
+            received += len(piece)
+    return received
+
+
+@pytest.mark.parametrize("buffer", [4096, None])
+@pytest.mark.parametrize("text", ["[flood]" * 500 + "[pause]" * 200, "[flood]" * 20 + "[pause][flood]" * 200])
+def test_a_client_that_does_not_read_its_stream_is_left(
+    server: Server, buffer: int | None, text: str
+) -> None:
+    before = server.descriptors()
+    with slow_client(server, buffer) as client:
+        client.sendall(request(ROUTES[1], body(ROUTES[1], text, stream=True)))
+        server.until(lambda report: report["live_rows"] == 1)
+        server.until(lambda report: report["live_rows"] == 0, 4 * STALLED_S)
+        server.until(lambda _: server.descriptors() <= before, 1)
+        assert read_on(client) < 5_000_000
+
+
+@pytest.mark.parametrize("buffer", [4096, None])
+def test_a_client_that_does_not_read_a_whole_answer_is_left(server: Server, buffer: int | None) -> None:
+    before = server.descriptors()
+    with slow_client(server, buffer) as client:
+        client.sendall(request(ROUTES[1], body(ROUTES[1], "[flood]" * 800)))
         server.until(lambda report: report["live_rows"] == 1)
         server.until(lambda report: report["live_rows"] == 0, 4)
-        client.settimeout(5)
-        while client.recv(1 << 20):
-            pass
+        time.sleep(STALLED_S)
+        server.until(lambda _: server.descriptors() <= before, 2 * STALLED_S)
+        assert read_on(client) < 5_000_000
+
+
+def test_a_client_that_reads_no_errors_is_left(server: Server) -> None:
+    before = server.descriptors()
+    with slow_client(server, 4096) as client, contextlib.suppress(ConnectionError, TimeoutError):
+        while True:
+            client.sendall(request(ROUTES[1], {"prompt": 5}) * 10)
+    server.until(lambda _: server.descriptors() <= before, 4 * STALLED_S)
+
+
+@pytest.mark.parametrize(("buffer", "rate"), [(4096, 10_000), (None, 250_000)])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_slow_but_steady_client_stays(server: Server, buffer: int | None, rate: int, stream: bool) -> None:
+    """Kernels tell that a full buffer was read from only when most of it was, so `rate` depends on it."""
+    with slow_client(server, buffer) as client:
+        fields = body(ROUTES[1], "[flood]" * 100, stream=stream)
+        client.sendall(post(json.dumps(fields).encode(), b"Connection: close"))
+        end = time.monotonic() + 3.5 * STALLED_S
+        received = 0
+        while time.monotonic() < end:
+            received += len(client.recv(rate // 20))
+            time.sleep(0.05)
+        received += read_on(client)
+    assert received > 1_000_000
+
+
+def test_leaving_while_an_answer_is_sent_leaves_nothing(server: Server) -> None:
+    before = server.descriptors()
+    for stream in (True, False):
+        with slow_client(server, 4096) as client:
+            client.sendall(request(ROUTES[1], body(ROUTES[1], "[flood]" * 300, stream=stream)))
+            assert b"200 OK" in client.recv(100)
+    server.until(lambda report: report["live_rows"] == 0)
+    server.until(lambda _: server.descriptors() <= before, STALLED_S / 2)
+
+
+def test_leaving_with_requests_in_line_stops_the_running_one(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.sendall(request(ROUTES[1], body(ROUTES[1], LONG, stream=True)) * 3)
+        server.until(lambda report: report["live_rows"] == 1)
+        assert b"200 OK" in client.recv(100)
+    server.until(lambda report: report["live_rows"] == 0, 2)
+
+
+SMALL = post(b'{"prompt": "hi"}')
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+REFUSED = {
+    "path": (414, [b"GET /v1/" + b"a" * 8192 + b" HTTP/1.1\r\n\r\n"]),
+    "path in pieces": (414, [b"GET /v1/" + b"a" * 5000, b"a" * 5000]),
+    "header": (431, [b"GET /v1 HTTP/1.1\r\nA: " + b"a" * 65536 + b"\r\n\r\n"]),
+    "header without an end": (431, [b"GET /v1 HTTP/1.1\r\nA: ", *[b"a" * 20_000] * 5]),
+    "headers": (431, [b"GET /v1 HTTP/1.1\r\n" + b"A: b\r\n" * 201 + b"\r\n"]),
+    "header behind a body": (431, [CHUNKED + b"2\r\n{}\r\n0\r\nA: ", *[b"a" * 20_000] * 5]),
+    "no HTTP": (400, [b"\x16\x03\x01\x02"]),
+    "chunk of no size": (400, [CHUNKED + b"zz\r\n"]),
+    "chunk of any size": (400, [CHUNKED + b"f" * 20 + b"\r\n"]),
+    "two lengths": (400, [post(b"{}", b"Content-Length: 3")]),
+    "length and chunks": (400, [post(b"{}", b"Transfer-Encoding: chunked")]),
+    "NUL in a header": (400, [b"GET /v1 HTTP/1.1\r\nA: b\0c\r\n\r\n"]),
+    "bare CR": (400, [b"GET /v1 HTTP/1.1\rA: b\r\r"]),
+    "slow head": (408, [b"GET /v1 HTTP/1.1\r\nA: "]),
+    "head that never begins": (408, [b"\r\n"]),
+    "slow body": (408, [HEAD + b"Content-Length: 9\r\n\r\n{"]),
+    "long body": (413, [HEAD + b"Content-Length: 99999999\r\n\r\n"]),
+    "long body that waits": (413, [HEAD + b"Expect: 100-continue\r\nContent-Length: 99999999\r\n\r\n"]),
+    "compressed body": (415, [post(b"{}", b"Content-Encoding: gzip", b"Connection: close")]),
+    "no such path": (
+        404,
+        [b"POST /v2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999\r\n\r\n" + b"a" * 9_999_999],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refusal_is_told_and_ends_the_connection(server: Server, case: str) -> None:
+    status, pieces = REFUSED[case]
+    answer = one(server.port, *pieces, pause=0.02)
+    assert (answer.status, answer.closed) == (status, True)
+    assert answer.error["type"] == "invalid_request_error"
+    assert answer.headers["x-request-id"].startswith("req_")
+
+
+def test_a_refusal_has_its_routes_shape(server: Server) -> None:
+    answer = one(server.port, b"POST /v1/messages?a=b HTTP/1.1\r\nA: b\0c\r\n\r\n")
+    told = json.loads(answer.body)
+    assert (answer.status, told["type"], told["request_id"]) == (400, "error", answer.headers["x-request-id"])
+
+
+def test_refusals_are_counted(server: Server) -> None:
+    def count() -> float:
+        lines = server.http.get("/metrics").text.splitlines()
+        return sum(
+            float(line.split()[-1]) for line in lines if 'code="431"' in line or 'status="431"' in line
+        )
+
+    before = count()
+    one(server.port, b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 201 + b"\r\n")
+    assert count() == before + 1
+
+
+def test_a_long_head_that_is_within_the_limits(server: Server) -> None:
+    headers = b"".join(b"A%d: %s\r\n" % (i, b"b" * 300) for i in range(190))
+    answer = one(
+        server.port,
+        b"GET /health?"
+        + b"a" * 8000
+        + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        + headers
+        + b"\r\n",
+    )
+    assert answer.status == 200
+
+
+def test_a_client_that_says_nothing_is_left(server: Server) -> None:
+    begun = time.monotonic()
+    assert send(server.port) == []
+    assert time.monotonic() - begun > 2 * WIRE_LIMITS.silent_s
+
+
+def test_a_slow_request_that_goes_on_is_answered(server: Server) -> None:
+    last = post(b'{"prompt": "hi"}', b"Connection: close")
+    cuts = [last[at : at + 12] for at in range(len(HEAD), len(last), 12)]
+    assert one(server.port, last[: len(HEAD)], *cuts, pause=0.12).status == 200
+
+
+def test_requests_in_line_are_answered_in_order(server: Server) -> None:
+    told = send(server.port, SMALL * 5 + post(b'{"prompt": 5}', b"Connection: close"))
+    assert [answer.status for answer in told] == [200] * 5 + [400]
+
+
+def test_few_requests_stand_in_line(server: Server) -> None:
+    told = send(server.port, SMALL * 100)
+    assert [answer.status for answer in told] == [200] * (MAX_PIPELINED + 1) + [429]
+    assert told[-1].closed
+
+
+def test_what_is_no_http_behind_a_request_waits_its_turn(server: Server) -> None:
+    told = send(server.port, post(b'{"prompt": "a[pause]b"}') + b"\0")
+    assert [answer.status for answer in told] == [200, 400]
+
+
+def test_a_body_that_waits_to_be_asked_for(server: Server) -> None:
+    head = HEAD + b"Connection: close\r\nExpect: 100-continue\r\nContent-Length: 16\r\n\r\n"
+    told = send(server.port, head, b'{"prompt": "hi"}', pause=0.1)
+    assert [answer.status for answer in told] == [100, 200]
+
+
+def test_a_body_that_nobody_wants(server: Server) -> None:
+    head = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
+    told = send(server.port, post(b"hello", head=head) + post(b"", b"Connection: close", head=head))
+    assert [(answer.status, answer.closed) for answer in told] == [(200, False), (200, True)]
+    told = send(server.port, head + b"Content-Length: 99999999\r\n\r\n" + b"a" * 20_000_000)
+    assert [(answer.status, answer.closed) for answer in told] == [(200, True)]
+
+
+def test_headers_behind_a_body_are_no_headers(server: Server) -> None:
+    line = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+    head = line + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    behind = b"2\r\n{}\r\n0\r\nContent-Type: application/json\r\n\r\n"
+    assert one(server.port, head + behind).status == 415
 
 
 def test_streams_run_side_by_side(server: Server) -> None:
@@ -117,5 +317,5 @@ def test_streams_run_side_by_side(server: Server) -> None:
 
 def request(route: str, fields: dict[str, object]) -> bytes:
     content = json.dumps(fields).encode()
-    head = f"POST {route} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = f"POST {route} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content

@@ -21,12 +21,13 @@ from mashbox.chat.types import (
     WholeAnswer,
 )
 from mashbox.config import ModelConfig, WorkerConfig
-from mashbox.engine.client import EngineClient, EventStream
+from mashbox.engine.client import EngineClient
+from mashbox.engine.event_stream import EventStream
 from mashbox.engine.supervisor import Supervisor
-from mashbox.engine.types import Sampling, Submit
+from mashbox.engine.types import Count, Sampling, Submit
 from mashbox.errors import InvalidRequestError, NotReadyError
 from tests.api.conftest import Server
-from tests.api.serve import make_format
+from tests.api.serve import format_source
 
 CONTEXT = 2048
 TOOL = Tool("look", "Looks it up.", {"type": "object", "properties": {"path": {"type": "string"}}})
@@ -94,9 +95,10 @@ class Recorder(EngineClient):
         super().__init__(supervisor)
         self.commands: list[Submit] = []
 
-    async def submit(self, command: Submit, begun: float | None = None) -> EventStream:
-        self.commands.append(command)
-        return await super().submit(command, begun)
+    def run(self, stream: EventStream, command: Submit | Count) -> None:
+        if isinstance(command, Submit):
+            self.commands.append(command)
+        super().run(stream, command)
 
 
 class Running:
@@ -112,8 +114,9 @@ class Running:
         supervisor = Supervisor(config)
         self.engine = Recorder(supervisor)
         service = ChatService(
-            self.engine, lambda facts: replace(make_format(facts), branching=self._branching)
+            self.engine, lambda facts: replace(format_source(facts), branching=self._branching)
         )
+        self._service = service
         self._task = asyncio.create_task(supervisor.run())
         assert (await supervisor.until_settled()).facts is not None
         return service
@@ -121,6 +124,7 @@ class Running:
     async def __aexit__(self, *_: object) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        await self._service.close()
 
 
 def ask(*messages: Message, **fields: Any) -> ChatRequest:
@@ -179,7 +183,7 @@ def test_counts_beside_each_other() -> None:
 def test_a_count_before_the_model_is_ready() -> None:
     async def test() -> None:
         config = WorkerConfig(ModelConfig("m", context=CONTEXT, slots=1, threads=1))
-        service = ChatService(EngineClient(Supervisor(config)), make_format)
+        service = ChatService(EngineClient(Supervisor(config)), format_source)
         with pytest.raises(NotReadyError):
             await service.count(REQUESTS[0])
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from mashbox.errors import RequestError
 from mashbox.http.errors import error_response
+from mashbox.http.record import RequestRecord
 from tests.wire import anthropic_events, chat_events, responses_events
 
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "date", "server"}
@@ -189,7 +190,7 @@ def _handler_for(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
             self.do_POST()
 
         def _refuse(self, exchange: Exchange, error: RequestError) -> None:
-            answer = error_response(error, exchange.route)
+            answer = error_response(error, RequestRecord(exchange.method, exchange.route))
             exchange.status = answer.status_code
             exchange.received += answer.body
             self.send_response(answer.status_code)

@@ -15,7 +15,7 @@ import uvloop
 
 from mashbox import machine, server
 from mashbox.api.settings import ServeConfig
-from mashbox.config import ModelConfig, WorkerConfig
+from mashbox.config import LogConfig, ModelConfig, WorkerConfig
 
 SLOTS = 4
 
@@ -30,7 +30,7 @@ def main(descriptor: str, script: str, model_id: str, context: str) -> None:
         worker=WorkerConfig(
             ModelConfig(path=script, context=int(context), slots=SLOTS, threads=1),
             backend="tests.model_script:ScriptedModel",
-            log_level="warning",
+            log=LogConfig("warning"),
         ),
         paths=(Path(script),),
     )

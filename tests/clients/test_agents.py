@@ -10,6 +10,7 @@ import pytest
 
 from mashbox.errors import NotReadyError, OverloadedError, RequestError
 from mashbox.http.errors import error_response
+from mashbox.http.record import RequestRecord
 from tests.clients.agents import AGENTS, CLAUDE_CODE, CLIENTS, CODEX, PI_CHAT, Client, Desk
 from tests.clients.conftest import Box, make_desk, run_scripted
 from tests.clients.proxy import Proxy
@@ -98,7 +99,7 @@ def test_a_refusal_in_mid_loop_is_waited_out(
     )
     run = client.run(desk, "Please go on.")
     assert "I went on." in run.out, run
-    refused = error_response(error, client.route).status_code
+    refused = error_response(error, RequestRecord("POST", client.route)).status_code
     assert refused in (429, 503, 529)
     posts = proxy.posts(client.route)
     assert [exchange.status for exchange in posts] == [200, refused, 200]

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from mashbox.config import ModelConfig, WorkerConfig
-from mashbox.engine.client import EngineClient, EventStream
+from mashbox.config import LogConfig, ModelConfig, WorkerConfig
+from mashbox.engine.client import EngineClient
+from mashbox.engine.event_stream import EventStream
 from mashbox.engine.supervisor import Supervisor
 from mashbox.engine.types import CacheReport, Finished, Sampling, Segment, Submit, TextDelta, Usage
 
@@ -65,7 +66,7 @@ class Room:
 @asynccontextmanager
 async def engine_room(model: ModelConfig, backend: str = LLAMA) -> AsyncIterator[Room]:
     """A loaded worker, the same one all through the block; ended after it."""
-    supervisor = Supervisor(WorkerConfig(model, backend=backend, log_level="warning"))
+    supervisor = Supervisor(WorkerConfig(model, backend=backend, log=LogConfig("warning")))
     client = EngineClient(supervisor)
     task = asyncio.create_task(supervisor.run())
     try:

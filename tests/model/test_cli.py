@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -40,10 +42,25 @@ def test_help_names_every_option() -> None:
     help_text = mashbox("run", "--help", COLUMNS="200", TERM="dumb").stdout
     options = (
         "host port ctx slots cache-ram threads gpu-layers cache-type-k cache-type-v flash-attn rope-scaling "
-        "chat-template alias exact model-sampling log-level"
+        "chat-template alias exact model-sampling log-level log-json log-prompts api-key-file allow-host"
+        " allow-origin"
     )
     for option in options.split():
         assert f"--{option}" in help_text
+
+
+def test_help_fits_a_narrow_terminal() -> None:
+    help_text = mashbox("run", "--help", COLUMNS="80", TERM="dumb").stdout
+    for whole in ("[default: 127.0.0.1]", "[default: f16]", "<auto|on|off>", " LEVEL ", "linear:F"):
+        assert whole in help_text
+
+
+def test_the_version_is_told() -> None:
+    assert re.fullmatch(r"mashbox \d+\.\d+\.\d+\n", mashbox("--version").stdout)
+
+
+def test_prompts_cannot_be_logged_where_their_level_is_left_out() -> None:
+    assert "--log-level warning" in refusal("run", "m", "--log-prompts", "--log-level", "warning")
 
 
 def test_list_shows_the_models() -> None:
@@ -89,8 +106,21 @@ def test_a_port_in_use_is_refused(demo_file: Path) -> None:
         assert f"port {port}" in refusal("run", str(demo_file), "--port", port)
 
 
-def test_other_machines_are_refused(demo_file: Path) -> None:
+def test_other_machines_need_a_key(demo_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MASHBOX_API_KEY", raising=False)
     assert "API key" in refusal("run", str(demo_file), "--host", "0.0.0.0", "--port", "0")
+    key = "s3cret"
+    monkeypatch.setenv("MASHBOX_API_KEY", key)
+    with run_box(str(demo_file), "--host", "0.0.0.0", "--ctx", "256", "--slots", "1") as box:
+        os.kill(box.process.pid, signal.SIGHUP)  # there is no file to read again: nothing happens
+        assert box.http.get("/v1/models").status_code == 401
+        assert box.http.get("/v1/models", headers={"x-api-key": key}).status_code == 200
+        worker = box.health()["worker_pid"]
+        assert key not in Path(f"/proc/{worker}/environ").read_text()
+        assert box.process.stdout is not None
+        text = "".join(iter(box.process.stdout.readline, "  Stop            Ctrl-C\n"))
+        assert "Bearer $MASHBOX_API_KEY" in text
+        assert key not in text
 
 
 @pytest.mark.parametrize(
@@ -194,3 +224,12 @@ def test_the_debug_log_names_each_answer(demo_file: Path, capfd: pytest.CaptureF
     log = capfd.readouterr().err
     for answer in answers:
         assert f" {re.split('[-_]', answer['id'])[1]}: 0 of " in log
+        assert log.count(f"  {answer['id']}  req_") == 1
+    assert len(log.splitlines()) < 30
+
+
+def test_the_librarys_lines_are_json_too(demo_file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with run_box(str(demo_file), "--ctx", "512", "--slots", "1", "--log-level", "trace", "--log-json"):
+        pass
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert sum(line["logger"] == "mashbox.llama" and line["level"] == "trace" for line in lines) > 100

@@ -19,7 +19,7 @@ import pytest
 from bench.prompts import fresh_text
 
 from mashbox.config import ModelConfig
-from mashbox.engine.client import EventStream
+from mashbox.engine.event_stream import EventStream
 from tests.holding import HELD_FROM, VARIABLE
 from tests.model.conftest import DEMO, Box, run_box
 from tests.model.engine_room import Room, Said, engine_room

@@ -102,14 +102,21 @@ def test_valid_text_is_not_touched(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["application/json", "Application/JSON; charset=utf-8", "application/json ;x=y"]
+    "kind", ["application/json", "Application/JSON; charset=utf-8", 'application/json ;x=y; Charset = "UTF8"']
 )
 def test_json_content_types(kind: str) -> None:
     require_json(post({"content-type": kind}))
 
 
 @pytest.mark.parametrize(
-    "headers", [{}, {"content-type": "text/plain"}, {"content-type": "application/jsonp"}]
+    "headers",
+    [
+        {},
+        {"content-type": "text/plain"},
+        {"content-type": "application/jsonp"},
+        {"content-type": "application/json; charset=latin-1"},
+        {"content-type": "application/json", "content-encoding": "gzip"},
+    ],
 )
 def test_other_content_types_are_refused(headers: dict[str, str]) -> None:
     with pytest.raises(MediaTypeError) as caught:

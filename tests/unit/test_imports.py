@@ -16,13 +16,14 @@ ROOT = Path(mashbox.__file__).parent
 ALLOWED = {
     "errors": set(),
     "config": set(),
+    "logs": {"errors", "config"},
     "machine": {"errors"},
-    "engine": {"errors", "config"},
+    "engine": {"errors", "config", "logs"},
     "catalog": {"errors", "config", "engine"},
-    "chat": {"errors", "config", "engine"},
-    "http": {"errors", "config"},
-    "api": {"errors", "config", "engine", "chat", "http"},
-    "server": {"errors", "config", "engine", "chat", "http", "api", "catalog"},
+    "chat": {"errors", "config", "logs", "engine"},
+    "http": {"errors", "config", "logs"},
+    "api": {"errors", "config", "logs", "engine", "chat", "http"},
+    "server": {"errors", "config", "logs", "engine", "chat", "http", "api", "catalog"},
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mashbox.chat.formats import plain
-from mashbox.chat.prompt import ChatFormat, Prompt, build_prompt, render
+from mashbox.chat.prompt import ChatFormat, Prompt, answer_parser, build_prompt, render
 from mashbox.chat.template import ChatTemplate
 from mashbox.chat.types import (
     Call,
@@ -54,9 +54,10 @@ def text(prompt: Prompt) -> str:
     return "".join(segment.text for segment in prompt.segments)
 
 
-def read(prompt: Prompt, *deltas: TextDelta) -> list[Thinking | Text | Call]:
-    events = [event for delta in deltas for event in prompt.parser.feed(delta)]
-    return [*events, *prompt.parser.finish()]
+def read(name: str, *deltas: TextDelta, **fields: Any) -> list[Thinking | Text | Call]:
+    parser = answer_parser(FORMATS[name].tools, ask(**fields))
+    events = [event for delta in deltas for event in parser.feed(delta)]
+    return [*events, *parser.finish()]
 
 
 @pytest.mark.parametrize(
@@ -88,21 +89,22 @@ def test_without_tools_nothing_is_read_as_a_call() -> None:
     plain = prompt("qwen3")
     assert (plain.visible, plain.constraint) == ((), None)
     written = '<tool_call>{"name": "look", "arguments": {}}</tool_call>'
-    assert read(plain, TextDelta("", written)) == [Text(written)]
-    assert read(prompt("qwen3", tools=TOOLS), TextDelta("", written)) == [Call("look", "{}")]
+    assert read("qwen3", TextDelta("", written)) == [Text(written)]
+    assert read("qwen3", TextDelta("", written), tools=TOOLS) == [Call("look", "{}")]
 
 
 def test_choice_none_is_as_if_there_were_no_tools() -> None:
-    none = prompt("qwen3", tools=TOOLS, tool_choice=ToolChoice("none"))
+    fields = {"tools": TOOLS, "tool_choice": ToolChoice("none")}
+    none = prompt("qwen3", **fields)
     assert none.segments == prompt("qwen3").segments
     assert none.visible == ()
-    assert read(none, TextDelta("", "<tool_call>")) == [Text("<tool_call>")]
+    assert read("qwen3", TextDelta("", "<tool_call>"), **fields) == [Text("<tool_call>")]
 
 
 def test_a_format_that_is_always_needed_reads_answers_without_tools() -> None:
     harmony = prompt("harmony")
     assert harmony.visible == FORMATS["harmony"].tools.visible
-    assert read(harmony, TextDelta("", "<|channel|>final<|message|>Hi")) == [Text("Hi")]
+    assert read("harmony", TextDelta("", "<|channel|>final<|message|>Hi")) == [Text("Hi")]
 
 
 @pytest.mark.parametrize("choice", [REQUIRED, ToolChoice("required", "stop")])
@@ -191,8 +193,8 @@ def test_an_opener_that_a_user_types_opens_nothing() -> None:
 def test_thinking_is_kept_unless_it_is_not_wanted() -> None:
     deltas = (TextDelta("", "hm", thinking=True), TextDelta("", "yes"))
     for wish in (ThinkingWish(), ON):
-        assert read(prompt("qwen3", thinking=wish), *deltas) == [Thinking("hm"), Text("yes")]
-    assert read(prompt("qwen3", thinking=OFF), *deltas) == [Text("yes")]
+        assert read("qwen3", *deltas, thinking=wish) == [Thinking("hm"), Text("yes")]
+    assert read("qwen3", *deltas, thinking=OFF) == [Text("yes")]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from mashbox.api.models import Models
 from mashbox.api.request_counts import RequestCounts
 from mashbox.api.settings import ServeConfig
 from mashbox.config import ModelConfig, WorkerConfig
-from mashbox.engine.client import EngineClient, EventStream
+from mashbox.engine.client import EngineClient
+from mashbox.engine.event_stream import EventStream
 from mashbox.engine.supervisor import Supervisor
 from mashbox.engine.types import (
     Accepted,

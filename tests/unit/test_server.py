@@ -44,7 +44,7 @@ def test_the_tool_format_of_a_deployment(name: str | None, expected: str) -> Non
     config = WorkerConfig(ModelConfig("m", context=512, slots=1, threads=1))
     deployment = server.Deployment(ServeConfig("m", "weights", 512, 1), config, (), tool_format=name)
     facts = ScriptedBackend(config.model, lambda fraction: None).facts
-    assert server.chat_format(deployment, facts).tools.name == expected
+    assert server.format_source(deployment, facts).build().tools.name == expected
 
 
 @pytest.mark.parametrize("can_trim", [True, False])
@@ -52,8 +52,8 @@ def test_prompts_tell_branches_where_states_cannot_be_cut(can_trim: bool) -> Non
     config = WorkerConfig(ModelConfig("m", context=512, slots=1, threads=1))
     deployment = server.Deployment(ServeConfig("m", "weights", 512, 1), config, ())
     facts = ScriptedBackend(config.model, lambda fraction: None).facts
-    chat = server.chat_format(deployment, msgspec.structs.replace(facts, can_trim=can_trim))
-    assert chat.branching is not can_trim
+    source = server.format_source(deployment, msgspec.structs.replace(facts, can_trim=can_trim))
+    assert source.build().branching is not can_trim
 
 
 def namespace(weights: Path, **changes: Any) -> str | None:

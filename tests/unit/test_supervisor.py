@@ -18,7 +18,7 @@ from mashbox.config import ModelConfig, WorkerConfig
 from mashbox.engine import supervisor as module
 from mashbox.engine.client import EngineClient
 from mashbox.engine.supervisor import Supervisor
-from mashbox.engine.types import Finished, Sampling, Segment, Submit
+from mashbox.engine.types import Finished, Sampling, Segment, Silent, Submit
 
 BACKEND = "tests.scripted:ScriptedBackend"
 
@@ -84,6 +84,25 @@ def test_a_server_that_was_held_up_does_not_blame_its_worker(monkeypatch: pytest
             asyncio.get_running_loop().call_later(0.3, os.kill, pid, signal.SIGCONT)
             await asyncio.sleep(1.5)
             assert (supervisor.status.pid, supervisor.status.restarts) == (pid, 0)
+
+    run(test())
+
+
+def test_a_worker_may_be_silent_for_as_long_as_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HEARTBEAT_TIMEOUT_S", 1.0)
+
+    async def test() -> None:
+        supervisor = make()
+        async with running(supervisor):
+            await supervisor.until_settled()
+            pid = supervisor.status.pid
+            assert pid is not None
+            os.kill(pid, signal.SIGSTOP)
+            await asyncio.sleep(0.1)  # nothing that it said before is to be read later
+            stopped = time.monotonic()
+            supervisor._receive([Silent(2.0)])
+            await until(lambda: supervisor.status.restarts == 1)
+            assert time.monotonic() - stopped >= 3.0
 
     run(test())
 

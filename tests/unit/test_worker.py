@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mashbox.config import ModelConfig
-from mashbox.engine import ipc
+from mashbox.engine import ipc, worker
 from mashbox.engine.core import Core
 from mashbox.engine.prompt_cache import PromptCache
 from mashbox.engine.types import (
@@ -26,6 +26,7 @@ from mashbox.engine.types import (
     Refused,
     Sampling,
     Segment,
+    Silent,
     Submit,
     WorkerEvent,
 )
@@ -62,7 +63,7 @@ class Line:
         self.inbox.start()
 
     def _take(self, events: list[WorkerEvent]) -> None:
-        self.said += events
+        self.said += [event for event in events if not isinstance(event, Silent)]
 
     def send(self, *commands: Command) -> None:
         self._ours.sendall(ipc.encode(commands))
@@ -149,3 +150,22 @@ def test_events_that_cannot_be_sent_end_the_worker() -> None:
         outbox.post([unsendable])
         outbox.close()
         assert left == [1]
+
+
+def test_a_reader_that_fails_ends_the_worker_even_when_it_cannot_be_logged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without memory the log fails, too, and a worker that hears nothing but beats is never found."""
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(worker.log, "exception", fail)
+    monkeypatch.setattr(ipc, "read_commands", fail)
+    monkeypatch.setattr(threading, "excepthook", lambda arguments: None)
+    left = threading.Event()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        backend = ScriptedBackend(ModelConfig("", context=100, slots=1, threads=1), lambda _: None)
+        Inbox(theirs, backend, Outbox(theirs), leave=lambda code: left.set()).start()
+        assert left.wait(5)

@@ -7,15 +7,18 @@ Blocks of types that are not declared are left out, but for those that only hold
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from mashbox.api.nested import convert, type_of
 from mashbox.api.tools import ToolName
+from mashbox.api.wire import MAX_MESSAGES, CallId
 from mashbox.errors import InvalidRequestError
 
-Content = str | list[dict[str, Any]] | None
+Blocks = Annotated[list[dict[str, Any]], Meta(max_length=MAX_MESSAGES)]
+Content = str | Blocks | None
 Holder = Literal["system", "user", "assistant", "tool_result"]
 """What a list of blocks is the content of."""
 
@@ -31,13 +34,13 @@ class SearchResultBlock(msgspec.Struct):
 
     source: str
     title: str
-    content: list[dict[str, Any]]
+    content: Blocks
 
 
 class ToolReferenceBlock(msgspec.Struct):
     """Loads a tool that was declared with `defer_loading`."""
 
-    tool_name: str
+    tool_name: ToolName
 
 
 class ThinkingBlock(msgspec.Struct):
@@ -49,7 +52,7 @@ class ThinkingBlock(msgspec.Struct):
 class ToolUseBlock(msgspec.Struct):
     """A call the model made earlier."""
 
-    id: str
+    id: CallId
     name: ToolName
     input: dict[str, Any] | None = None
 
@@ -57,7 +60,7 @@ class ToolUseBlock(msgspec.Struct):
 class ToolResultBlock(msgspec.Struct):
     """What a call gave."""
 
-    tool_use_id: str
+    tool_use_id: CallId
     content: Content = None
     is_error: bool | None = None
 

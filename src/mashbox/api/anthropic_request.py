@@ -10,7 +10,7 @@ from msgspec import Meta
 from mashbox.api.anthropic_blocks import Content
 from mashbox.api.anthropic_conversation import WireMessage, loaded_tools, neutral_messages
 from mashbox.api.anthropic_tools import Choice, neutral_tools
-from mashbox.api.wire import MAX_INT, GenerationFields, check_one_answer
+from mashbox.api.wire import MAX_INT, MAX_MESSAGES, MAX_TOOLS, GenerationFields, check_one_answer
 from mashbox.chat.types import ChatRequest, GenerateOptions, ThinkingWish
 from mashbox.engine.types import Sampling
 from mashbox.errors import InvalidRequestError
@@ -29,8 +29,8 @@ class OutputConfig(msgspec.Struct):
     format: Any = None
 
 
-MessagesField = Annotated[list[WireMessage], Meta(min_length=1)]
-ToolsField = list[dict[str, Any]]
+MessagesField = Annotated[list[WireMessage], Meta(min_length=1, max_length=MAX_MESSAGES)]
+ToolsField = Annotated[list[dict[str, Any]], Meta(max_length=MAX_TOOLS)]
 
 
 class MessagesRequest(GenerationFields, kw_only=True):

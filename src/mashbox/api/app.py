@@ -17,14 +17,24 @@ from mashbox.api.models import Models
 from mashbox.api.openai_chat import ChatCompletions
 from mashbox.api.openai_completions import Completions
 from mashbox.api.openai_responses import Responses, refuse_upgrade
+from mashbox.api.openapi.document import OpenApi
 from mashbox.api.request_counts import RequestCounts
 from mashbox.api.settings import ServeConfig
 from mashbox.chat.service import ChatService
-from mashbox.engine.client import LOADING_RETRY_S, EngineClient
-from mashbox.errors import RequestError
-from mashbox.http.errors import on_bug, on_http_exception, on_request_error
+from mashbox.engine.client import EngineClient
+from mashbox.http.allowed import Allowed
+from mashbox.http.auth import AuthMiddleware
+from mashbox.http.boundary import BoundaryMiddleware
+from mashbox.http.errors import on_http_exception
+from mashbox.http.guard import GuardMiddleware
 from mashbox.http.head import HeadMiddleware
+from mashbox.http.keys import Keys
+from mashbox.http.record import RequestRecord
+from mashbox.http.request_log import RequestLog
 from mashbox.http.sse import DEFAULT_LIMITS, StreamLimits
+
+POLLS = ("/", "/health", "/v1/health", "/metrics")
+"""Routes that machines ask every few seconds."""
 
 
 def create_app(
@@ -34,6 +44,8 @@ def create_app(
     chat: ChatService,
     counts: RequestCounts,
     identity: Callable[[], Identity],
+    keys: Keys,
+    allowed: Allowed,
     lifespan: Lifespan[Starlette] | None = None,
     stream_limits: StreamLimits = DEFAULT_LIMITS,
 ) -> Starlette:
@@ -46,6 +58,7 @@ def create_app(
         Route("/health", health.handle),
         Route("/", health.handle),
         Route("/metrics", Metrics(engine, config, counts).handle),
+        Route("/openapi.json", OpenApi(config).handle),
         Route("/v1/models", models.handle_list),
         Route("/v1/models/{model:path}", models.handle_one),
         Route("/v1/chat/completions", ChatCompletions(chat, config, stream_limits).handle, methods=["POST"]),
@@ -55,13 +68,22 @@ def create_app(
         Route("/v1/responses", Responses(chat, config, stream_limits).handle, methods=["POST"]),
         Route("/v1/responses", refuse_upgrade, methods=["GET"]),
     ]
+    log = RequestLog(routes, polls=POLLS)
+
+    def on_end(record: RequestRecord) -> None:
+        counts.answered(record)
+        log.ended(record)
+
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(HeadMiddleware, ready=health.ready, retry_after=LOADING_RETRY_S)],
+        middleware=[
+            Middleware(BoundaryMiddleware, on_end=on_end),
+            Middleware(GuardMiddleware, allowed=allowed),
+            Middleware(AuthMiddleware, keys=keys),
+            Middleware(HeadMiddleware, ready=health.ready, retry_after=lambda: engine.retry_after),
+        ],
         exception_handlers={
-            RequestError: counts.counting(on_request_error),
-            HTTPException: counts.counting(on_http_exception),
-            Exception: counts.counting(on_bug),
+            HTTPException: on_http_exception,
         },
         lifespan=lifespan,
     )

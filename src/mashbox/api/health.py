@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from mashbox.api.settings import ServeConfig
 from mashbox.engine.certificate import Standing
-from mashbox.engine.client import LOADING_RETRY_S, EngineClient
+from mashbox.engine.client import EngineClient
 from mashbox.engine.types import ModelFacts
 from mashbox.http.json import json_response
 
@@ -95,7 +95,7 @@ class Health:
         """200 when ready, else 503 with Retry-After; the same object either way."""
         if self.ready():
             return json_response(self.report())
-        headers = {"Retry-After": str(LOADING_RETRY_S)}
+        headers = {"Retry-After": str(self._engine.retry_after)}
         return json_response(self.report(), status=503, headers=headers)
 
     def report(self) -> HealthReport:

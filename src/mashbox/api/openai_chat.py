@@ -31,7 +31,14 @@ from mashbox.api.openai_messages import (
 from mashbox.api.reply import stream_reply, whole_reply
 from mashbox.api.settings import ServeConfig
 from mashbox.api.text_frame import HOLE, TextFrame
-from mashbox.api.wire import GenerationFields, check_model, check_one_answer, no_log_probabilities
+from mashbox.api.wire import (
+    MAX_MESSAGES,
+    MAX_TOOLS,
+    GenerationFields,
+    check_model,
+    check_one_answer,
+    no_log_probabilities,
+)
 from mashbox.chat.service import ChatService
 from mashbox.chat.types import (
     Begun,
@@ -48,6 +55,8 @@ from mashbox.engine.types import Sampling
 from mashbox.errors import InvalidRequestError, RequestError
 from mashbox.http.body import read_json
 from mashbox.http.connection import while_connected
+from mashbox.http.echo import echo
+from mashbox.http.record import record_of
 from mashbox.http.sse import COMMENT, DONE, EventStreamResponse, StreamLimits, data
 
 
@@ -66,8 +75,8 @@ class ResponseFormat(msgspec.Struct):
 class ChatCompletionRequest(GenerationFields, kw_only=True):
     """The body of a chat completions request."""
 
-    messages: Annotated[list[ChatMessage], Meta(min_length=1)]
-    tools: list[ChatTool] | None = None
+    messages: Annotated[list[ChatMessage], Meta(min_length=1, max_length=MAX_MESSAGES)]
+    tools: Annotated[list[ChatTool], Meta(max_length=MAX_TOOLS)] | None = None
     tool_choice: ChoiceField | None = None
     stream_options: StreamOptions | None = None
     chat_template_kwargs: dict[str, Any] | None = None
@@ -97,14 +106,17 @@ class ChatCompletions:
     async def handle(self, request: Request) -> Response | EventStreamResponse[ChatEvent]:
         """Parse, start the answer, then send it streamed or whole."""
         body = await read_json(request, _DECODER)
+        record_of(request).tag_session(body.prompt_cache_key)
         check_model(body, self._model_id)
         # In a thread: the messages of the largest body take seconds.
         chat_request = await asyncio.to_thread(parse_request, body, self._defaults)
-        answer = await while_connected(request.receive, self._chat.answer(chat_request))
+        answer = await while_connected(
+            request.receive, self._chat.answer(chat_request, record_of(request).tenant)
+        )
         head = new_head("chatcmpl-", answer.id, self._model_id)
         if body.stream:
-            return stream_reply(answer, ChatStream(head, body.include_usage), self._limits)
-        return await whole_reply(request, answer, partial(render_response, head))
+            return stream_reply(request, answer, head.id, ChatStream(head, body.include_usage), self._limits)
+        return await whole_reply(request, answer, head.id, partial(render_response, head))
 
 
 def parse_request(body: ChatCompletionRequest, defaults: Sampling) -> ChatRequest:
@@ -116,7 +128,7 @@ def parse_request(body: ChatCompletionRequest, defaults: Sampling) -> ChatReques
         raise no_log_probabilities("top_logprobs")
     if body.response_format is not None and body.response_format.type != "text":
         raise InvalidRequestError(
-            f"'response_format' of type '{body.response_format.type}' is not supported; only 'text' is.",
+            f"'response_format' of type '{echo(body.response_format.type)}' is not supported, only 'text'.",
             param="response_format",
         )
     tools = neutral_tools(body.tools or ())

@@ -20,6 +20,7 @@ from mashbox.engine.types import Sampling
 from mashbox.errors import ContextLengthError, InvalidRequestError, RequestError
 from mashbox.http.body import read_json
 from mashbox.http.connection import while_connected
+from mashbox.http.record import record_of
 from mashbox.http.sse import COMMENT, DONE, EventStreamResponse, StreamLimits, data
 
 
@@ -45,18 +46,21 @@ class Completions:
     async def handle(self, request: Request) -> Response | EventStreamResponse[ChatEvent]:
         """Parse, start the answer, then send it streamed or whole."""
         body = await read_json(request, _DECODER)
+        record_of(request).tag_session(body.prompt_cache_key)
         check_model(body, self._model_id)
         prompt_request = parse_request(body, self._defaults)
-        answer = await while_connected(request.receive, self._start(prompt_request))
+        answer = await while_connected(
+            request.receive, self._start(prompt_request, record_of(request).tenant)
+        )
         head = new_head("cmpl-", answer.id, self._model_id)
         seed = prompt_request.options.sampling.seed
         if body.stream:
-            return stream_reply(answer, CompletionStream(head, seed), self._limits)
-        return await whole_reply(request, answer, partial(render_response, head, seed))
+            return stream_reply(request, answer, head.id, CompletionStream(head, seed), self._limits)
+        return await whole_reply(request, answer, head.id, partial(render_response, head, seed))
 
-    async def _start(self, request: PromptRequest) -> Answer:
+    async def _start(self, request: PromptRequest, tenant: str) -> Answer:
         try:
-            return await self._chat.answer(request)
+            return await self._chat.answer(request, tenant)
         except ContextLengthError as error:
             error.param = "prompt"
             raise

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from mashbox.api.tools import ToolName, arguments_text, check_choice, check_tools
+from mashbox.api.wire import MAX_CALLS, MAX_MESSAGES, CallId
 from mashbox.chat.types import Message, Tool, ToolCall, ToolChoice
 from mashbox.errors import InvalidRequestError
+from mashbox.http.echo import echo
 
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 
@@ -22,6 +25,9 @@ class ContentPart(msgspec.Struct):
     refusal: str | None = None
 
 
+Parts = Annotated[list[ContentPart], Meta(max_length=MAX_MESSAGES)]
+
+
 class CalledFunction(msgspec.Struct):
     """What an earlier call called. Some clients send the arguments as an object."""
 
@@ -32,7 +38,7 @@ class CalledFunction(msgspec.Struct):
 class MessageToolCall(msgspec.Struct):
     """One call of an assistant message."""
 
-    id: str
+    id: CallId
     function: CalledFunction
 
 
@@ -40,9 +46,9 @@ class ChatMessage(msgspec.Struct):
     """One message of a chat completions request."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[ContentPart] | None = None
-    tool_calls: list[MessageToolCall] | None = None
-    tool_call_id: str | None = None
+    content: str | Parts | None = None
+    tool_calls: Annotated[list[MessageToolCall], Meta(max_length=MAX_CALLS)] | None = None
+    tool_call_id: CallId | None = None
     reasoning_content: str | None = None
 
 
@@ -124,7 +130,7 @@ def _part_text(part: ContentPart, where: str) -> str:
         text, field = part.text, "text"
     else:
         raise InvalidRequestError(
-            f"'{where}' is a part of type '{part.type}', but this model reads text only.", param=where
+            f"'{where}' is a part of type '{echo(part.type)}', but this model reads text only.", param=where
         )
     if text is None:
         raise InvalidRequestError(f"Missing required field '{where}.{field}'.", param=f"{where}.{field}")

@@ -25,6 +25,7 @@ from mashbox.http.body import read_json
 from mashbox.http.connection import while_connected
 from mashbox.http.errors import error_body
 from mashbox.http.json import json_response
+from mashbox.http.record import record_of
 from mashbox.http.sse import EventStreamResponse, StreamLimits
 
 _DECODER = msgspec.json.Decoder(ResponsesBody)
@@ -42,19 +43,20 @@ class Responses:
     async def handle(self, request: Request) -> Response | EventStreamResponse[ChatEvent]:
         """Parse, start the answer, then send it streamed or whole."""
         body = await read_json(request, _DECODER)
+        record_of(request).tag_session(body.prompt_cache_key)
         check_model(body, self._model_id)
         # In a thread: the items of the largest body take seconds.
         chat_request, tools = await asyncio.to_thread(parse_request, body, self._defaults)
-        answer = await while_connected(request.receive, self._start(chat_request))
+        answer = await while_connected(request.receive, self._start(chat_request, record_of(request).tenant))
         head = ResponseHead(new_head("resp_", answer.id, self._model_id), echoed(body, chat_request), tools)
         if body.stream:
-            return stream_reply(answer, ResponseStream(head), self._limits)
-        return await whole_reply(request, answer, partial(render_response, head))
+            return stream_reply(request, answer, head.id, ResponseStream(head), self._limits)
+        return await whole_reply(request, answer, head.id, partial(render_response, head))
 
-    async def _start(self, request: ChatRequest) -> Answer:
+    async def _start(self, request: ChatRequest, tenant: str) -> Answer:
         """What is wrong with the messages is wrong with this protocol's `input`."""
         try:
-            return await self._chat.answer(request)
+            return await self._chat.answer(request, tenant)
         except InvalidRequestError as error:
             if error.param == "messages":
                 error.param = "input"

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
-from starlette.requests import Request
-from starlette.responses import Response
-
 from mashbox.api.distribution import TOKENS, Distribution
 from mashbox.engine.types import FinishReason, Usage
-
-ErrorHandler = Callable[[Request, Exception], Awaitable[Response]]
+from mashbox.http.record import RequestRecord
 
 FINISHED = {FinishReason.STOP: "stop", FinishReason.STOP_STRING: "stop", FinishReason.LENGTH: "length"}
 ABORT = "abort"
 ERROR = "error"
-STATUSES = (400, 404, 405, 413, 415, 429, 499, 500, 503, 529)
+STATUSES = (400, 404, 405, 408, 413, 414, 415, 429, 431, 499, 500, 503, 529)
 """The error statuses this server has; each is shown from the start, since a rate needs a zero before."""
 
 
@@ -72,13 +66,7 @@ class RequestCounts:
         """The engine failed a request."""
         self.ended[ERROR] += 1
 
-    def counting(self, handler: ErrorHandler) -> ErrorHandler:
-        """The same exception handler, with its answers counted by status."""
-
-        async def handle(request: Request, error: Exception) -> Response:
-            response = await handler(request, error)
-            status = response.status_code
-            self.error_answers[status] = self.error_answers.get(status, 0) + 1
-            return response
-
-        return handle
+    def answered(self, record: RequestRecord) -> None:
+        """An HTTP request is over, whatever became of it."""
+        if record.status >= 400:
+            self.error_answers[record.status] = self.error_answers.get(record.status, 0) + 1

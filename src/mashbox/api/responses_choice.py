@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from mashbox.api.nested import convert
 from mashbox.api.responses_body import Entry, Mode
 from mashbox.api.responses_tools import Kind, Toolbox
 from mashbox.api.tools import check_choice
+from mashbox.api.wire import MAX_TOOLS
 from mashbox.chat.types import Tool, ToolChoice
 from mashbox.errors import InvalidRequestError
+from mashbox.http.echo import echo
 
 
 class ChosenFunction(msgspec.Struct):
@@ -33,7 +36,7 @@ class ChosenTool(msgspec.Struct):
 class AllowedTools(msgspec.Struct):
     """A choice of type "allowed_tools"."""
 
-    tools: list[Entry]
+    tools: Annotated[list[Entry], Meta(max_length=MAX_TOOLS)]
     mode: Literal["auto", "required"] = "auto"
 
 
@@ -85,6 +88,6 @@ def _named(chosen: ChosenTool, where: str, box: Toolbox) -> Tool | None:
         raise InvalidRequestError(f"Missing required field '{where}.name'.", param=f"{where}.name")
     if (tool := box.find(kind, name, chosen.namespace)) is None:
         raise InvalidRequestError(
-            f"'{where}' names '{name}', which is not among the tools.", param="tool_choice"
+            f"'{where}' names '{echo(name)}', which is not among the tools.", param="tool_choice"
         )
     return tool

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from mashbox.api.nested import convert, type_of
-from mashbox.api.openai_messages import ContentPart, content_text
+from mashbox.api.openai_messages import ContentPart, Parts, content_text
 from mashbox.api.responses_body import Entry
 from mashbox.api.responses_tools import Toolbox, ToolId, custom_arguments
 from mashbox.api.tools import ToolName, arguments_text
+from mashbox.api.wire import MAX_MESSAGES, MAX_TOOLS, CallId
 from mashbox.chat.types import Message, ToolCall
 from mashbox.errors import InvalidRequestError
 
@@ -24,13 +26,13 @@ class MessageItem(msgspec.Struct):
     """One message."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[ContentPart] | None = None
+    content: str | Parts | None = None
 
 
 class FunctionCallItem(msgspec.Struct):
     """A call of a function that the model made."""
 
-    call_id: str
+    call_id: CallId
     name: ToolName
     namespace: ToolName | None = None
     arguments: str | dict[str, Any] | None = None
@@ -39,7 +41,7 @@ class FunctionCallItem(msgspec.Struct):
 class CustomCallItem(msgspec.Struct):
     """A call of a custom tool that the model made."""
 
-    call_id: str
+    call_id: CallId
     name: ToolName
     input: str
     namespace: ToolName | None = None
@@ -48,24 +50,24 @@ class CustomCallItem(msgspec.Struct):
 class OutputItem(msgspec.Struct):
     """What a call gave."""
 
-    call_id: str
-    output: str | list[ContentPart] | None = None
+    call_id: CallId
+    output: str | Parts | None = None
 
 
 class ShellCallItem(msgspec.Struct):
     """A call of the local shell that a model made."""
 
     action: dict[str, Any]
-    call_id: str | None = None
-    id: str | None = None
+    call_id: CallId | None = None
+    id: CallId | None = None
 
 
 class ShellOutputItem(msgspec.Struct):
     """What a call of the local shell gave."""
 
-    call_id: str | None = None
-    id: str | None = None
-    output: str | list[ContentPart] | None = None
+    call_id: CallId | None = None
+    id: CallId | None = None
+    output: str | Parts | None = None
 
 
 class ThoughtPart(msgspec.Struct):
@@ -78,13 +80,13 @@ class ThoughtPart(msgspec.Struct):
 class ReasoningItem(msgspec.Struct):
     """Earlier thinking. Its content is null where the client was not to keep it."""
 
-    content: list[ThoughtPart] | None = None
+    content: Annotated[list[ThoughtPart], Meta(max_length=MAX_MESSAGES)] | None = None
 
 
 class AdditionalToolsItem(msgspec.Struct):
     """Tools that come with the conversation."""
 
-    tools: list[Entry]
+    tools: Annotated[list[Entry], Meta(max_length=MAX_TOOLS)]
 
 
 TOOL_ITEMS = frozenset({"additional_tools", "tool_search_output"})

@@ -13,6 +13,7 @@ from mashbox.api.responses_tools import Toolbox
 from mashbox.chat.types import ChatRequest, Done
 from mashbox.engine.types import FinishReason, Usage
 from mashbox.errors import ContextLengthError, InvalidRequestError, OverloadedError, RequestError
+from mashbox.logs.escape import label
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def echoed(body: ResponsesBody, request: ChatRequest) -> dict[str, Any]:
         "metadata": body.metadata if isinstance(body.metadata, dict) else {},
         "parallel_tool_calls": bool(body.parallel_tool_calls),
         "previous_response_id": None,
-        "prompt_cache_key": body.prompt_cache_key if isinstance(body.prompt_cache_key, str) else None,
+        "prompt_cache_key": label(body.prompt_cache_key) if isinstance(body.prompt_cache_key, str) else None,
         "reasoning": {"effort": body.reasoning.effort if body.reasoning else None, "summary": None},
         "store": False,
         "temperature": sampling.temperature,

@@ -15,7 +15,9 @@ import msgspec
 from mashbox.api.nested import convert, type_of
 from mashbox.api.responses_body import Entry
 from mashbox.api.tools import ToolName
+from mashbox.api.wire import MAX_TOOLS
 from mashbox.chat.types import Tool
+from mashbox.errors import InvalidRequestError
 
 Kind = Literal["function", "custom"]
 
@@ -103,6 +105,8 @@ def read_tools(lists: Iterable[tuple[Sequence[Entry], str]]) -> Toolbox:
     for entries, where in lists:
         for i, entry in enumerate(entries):
             declared |= _read(entry, f"{where}[{i}]")
+    if len(declared) > MAX_TOOLS:
+        raise InvalidRequestError(f"There are more than {MAX_TOOLS} tools in all.", param="tools")
     return _named_apart(declared)
 
 

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from mashbox.chat.types import Tool, ToolChoice
 from mashbox.errors import InvalidRequestError
+from mashbox.http.echo import echo
 
 ToolName = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[^\x00-\x20\x7f]+$")]
 """Without white space and control characters: formats that write names bare need that."""
@@ -33,7 +34,7 @@ def check_tools(tools: Sequence[Tool]) -> None:
     seen: set[str] = set()
     for tool in tools:
         if tool.name in seen:
-            raise InvalidRequestError(f"'tools' has two tools named '{tool.name}'.", param="tools")
+            raise InvalidRequestError(f"'tools' has two tools named '{echo(tool.name)}'.", param="tools")
         seen.add(tool.name)
 
 
@@ -47,5 +48,5 @@ def check_choice(choice: ToolChoice, tools: Sequence[Tool]) -> None:
         )
     if choice.name is not None and all(tool.name != choice.name for tool in tools):
         raise InvalidRequestError(
-            f"'tool_choice' names '{choice.name}', which is not among the tools.", param="tool_choice"
+            f"'tool_choice' names '{echo(choice.name)}', which is not among the tools.", param="tool_choice"
         )

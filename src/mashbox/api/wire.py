@@ -14,14 +14,24 @@ from msgspec import Meta
 from mashbox.chat.types import GenerateOptions
 from mashbox.engine.types import Sampling
 from mashbox.errors import InvalidRequestError, ModelNotFoundError
+from mashbox.http.echo import echo
 
 MAX_INT = 2**63 - 1
 MAX_STOP_CHARACTERS = 65_536
 """All stop strings of a request together; each character costs the worker about 300 bytes."""
+MAX_MESSAGES = 10_000
+"""Messages or input items of a request, and parts or blocks of one message."""
+MAX_CALLS = 1_000
+"""Calls of one message."""
+MAX_TOOLS = 2_000
+MAX_ID = 4096
+"""Characters of an id that only serves to bring a call and its result together. Some gateways pack much
+into theirs."""
 SEED_RANGE = range(-(2**63), 2**64)
 
 StopString = Annotated[str, Meta(min_length=1)]
 TokenCount = Annotated[int, Meta(ge=1, le=MAX_INT)]
+CallId = Annotated[str, Meta(max_length=MAX_ID)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 
 
@@ -92,7 +102,7 @@ def check_model(fields: GenerationFields, model_id: str) -> None:
 def model_not_found(asked: str, model_id: str) -> ModelNotFoundError:
     """The answer to a request for another model."""
     return ModelNotFoundError(
-        f"The model '{asked}' does not run on this server; it runs '{model_id}'.", param="model"
+        f"The model '{echo(asked)}' does not run on this server; it runs '{model_id}'.", param="model"
     )
 
 

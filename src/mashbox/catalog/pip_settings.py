@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx2
 
 from mashbox.catalog.transport import TIMEOUT
+from mashbox.config import child_environment
 
 DEFAULT_INDEX = "https://pypi.org/simple"
 
@@ -39,7 +40,9 @@ def read_pip_settings() -> PipSettings:
     """Ask pip for its configuration (files and environment); without pip the environment alone counts."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     try:
-        listed = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
+        listed = subprocess.run(
+            command, capture_output=True, text=True, timeout=20, check=False, env=child_environment()
+        ).stdout
     except (OSError, subprocess.TimeoutExpired):
         listed = ""
     return parse_pip_settings(listed, os.environ)

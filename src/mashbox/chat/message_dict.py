@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from mashbox.chat.formats.json_text import is_shallow
 from mashbox.chat.simple_schema import simple_schema
 from mashbox.chat.thinking import Marks
 from mashbox.chat.traits import CallForm, EmptyContent, TemplateTraits, ThinkingPlace
@@ -72,9 +73,11 @@ def _call(call: ToolCall, traits: TemplateTraits) -> dict[str, Any]:
 
 
 def _object(text: str) -> dict[str, Any] | None:
-    """The JSON object in a text, or None where it is none or UTF-8 and JSON cannot carry its values."""
+    """The JSON object in a text, or None where it is none, too deep, or nothing that UTF-8 and JSON carry."""
     try:
         value = json.loads(text, parse_constant=_refuse)
+        if not is_shallow(value):
+            return None
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         return None

@@ -1,4 +1,4 @@
-"""From a chat request to everything the engine and the answer's parser need."""
+"""From a chat request to everything the engine needs, and the parser of its answer."""
 
 from __future__ import annotations
 
@@ -50,16 +50,39 @@ class ChatFormat:
 
 
 @dataclass(frozen=True, slots=True)
+class FormatSource:
+    """What a ChatFormat is made of: the template's text, and what the model and the user say about it."""
+
+    template: str
+    bos: str = ""
+    eos: str = ""
+    control_tokens: tuple[str, ...] = ()
+    stop: tuple[str, ...] = ()
+    tool_format: str | None = None
+    branching: bool = False
+
+    def build(self) -> ChatFormat:
+        """Compile and probe the template. Raises ConfigError when it is no use."""
+        template = ChatTemplate(self.template, bos=self.bos, eos=self.eos, control_tokens=self.control_tokens)
+        return ChatFormat.of(template, self.stop, self.tool_format, self.branching)
+
+
+@dataclass(frozen=True, slots=True)
 class Prompt:
-    """One request, ready for the engine; `parser` reads its answer and no other."""
+    """One request, ready for the engine; the fields but `segments` are those of `Submit`."""
 
     segments: tuple[Segment, ...]
-    reasoning: Reasoning | None
-    constraint: Constraint | None
-    visible: tuple[str, ...]
-    parser: AnswerParser
+    reasoning: Reasoning | None = None
+    constraint: Constraint | None = None
+    visible: tuple[str, ...] = ()
     branches: tuple[int, ...] = ()
-    """See `Submit`."""
+
+
+def answer_parser(tools: ToolFormat, request: ChatRequest) -> AnswerParser:
+    """What reads the answer to this request, and no other."""
+    offered = offered_tools(request)
+    reader = tools.reader(offered) if offered or tools.always else None
+    return AnswerParser(reader, keep_thinking=request.thinking.on is not False)
 
 
 def build_prompt(chat: ChatFormat, request: ChatRequest) -> Prompt:
@@ -74,7 +97,6 @@ def build_prompt(chat: ChatFormat, request: ChatRequest) -> Prompt:
         _reasoning(chat.template.marks, segments, wish, chat.tools.openers if tools else ()),
         constraint,
         chat.tools.visible if reading else (),
-        AnswerParser(chat.tools.reader(tools) if reading else None, keep_thinking=wish.on is not False),
         _branches(chat, request, segments) if chat.branching else (),
     )
 

@@ -35,12 +35,14 @@ from jinja2.visitor import NodeTransformer
 from mashbox.chat import marked_text
 from mashbox.chat.shield import Shield
 
-MAX_CHARACTERS = 64 * 2**20
-"""The longest text a template may build."""
+MAX_CHARACTERS = 40 * 2**20
+"""The longest text a template may build: a body of 32 MiB, and what the template adds."""
 MAX_NUMBER_BITS = 4096
 MAX_WIDTH = 10_000
-MAX_RENDER_S = 5.0
-"""Processor time one rendering may take. A thousand messages take a twentieth of a second."""
+MAX_RENDER_S = 4.0
+"""Processor time one rendering may take: less than its process is given, which costs a new process.
+
+A thousand messages take a twentieth of a second."""
 
 TEMPLATE_FAILURES = (
     *(TemplateError, ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError),

@@ -5,23 +5,23 @@ Only the worker imports this: it loads llguidance.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
-from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
+from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 from mashbox.engine.backend import Backend, Logits
+from mashbox.engine.grammar_check import GrammarCheck, first_line, limits
 from mashbox.engine.types import Constraint, Segment
 
-MOST_STATES = 50_000
-"""Lexer states of one grammar, up to 2 kB each; the library's own limit would allow half a gigabyte."""
-MOST_ITEMS = 20_000
-"""Alternatives a grammar may follow at once: each tool begins two, each schema of many for a value some more.
-The library's own limit of 2,000 is met by a thousand tools, and only once the answer has begun."""
 MOST_GAP = 2
 """Tokens of white space that may stand between a thinking block and what the grammar describes."""
+
+LONGEST_SILENCE_S = 10.0
+"""Half a second for the largest vocabularies, much longer on a busy machine."""
 
 NO_TEXT = b"\xff"
 """The library's sign for a name that is no text."""
@@ -34,6 +34,19 @@ Bits = npt.NDArray[np.uint32]
 
 class GrammarError(Exception):
     """No grammar of a constraint can be compiled; the message is a plain sentence."""
+
+
+@contextmanager
+def no_panic() -> Iterator[None]:
+    """A panic of the library is a RuntimeError: as it comes, `except Exception` would not catch it."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise RuntimeError(f"the constraint's matcher failed: {error}") from error
 
 
 def pack(size: int, tokens: Sequence[int]) -> Bits:
@@ -112,7 +125,8 @@ class Matcher:
         Tokens in `besides` may come, too. Raises RuntimeError when a limit of the library is reached.
         """
         bits = self._bits
-        self._matcher.unsafe_compute_mask_ptr(bits.ctypes.data, bits.nbytes)
+        with no_panic():
+            self._matcher.unsafe_compute_mask_ptr(bits.ctypes.data, bits.nbytes)
         self._check()
         if besides is not None:
             bits |= besides
@@ -121,21 +135,24 @@ class Matcher:
 
     def consume(self, token: int) -> None:
         """Go on by a token that the mask allowed. Raises RuntimeError when it did not."""
-        self._matcher.consume_token(token)
+        with no_panic():
+            self._matcher.consume_token(token)
         self._check()
 
     def takes(self, token: int) -> bool:
         """Go on by a token if the grammar allows it."""
-        taken: int = self._matcher.try_consume_tokens([token])
+        with no_panic():
+            taken: int = self._matcher.try_consume_tokens([token])
         self._check()
         return taken == 1
 
     def take_text(self, text: str) -> bool:
         """Go on by a text, if the grammar allows all of it."""
         tokens = self._spelling(text)
-        taken: int = self._matcher.try_consume_tokens(tokens)
-        if taken < len(tokens):
-            self._matcher.rollback(taken)
+        with no_panic():
+            taken: int = self._matcher.try_consume_tokens(tokens)
+            if taken < len(tokens):
+                self._matcher.rollback(taken)
         self._check()
         return taken == len(tokens)
 
@@ -154,13 +171,14 @@ class Grammars:
     """Compiles constraints for one model. Building it takes tenths of a second for large vocabularies.
 
     So does the first request with each other set of visible control tokens: a model's formats have one.
+    `silent` is told before the library holds the interpreter for long, and for how many seconds at most.
     """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, silent: Callable[[float], object] = lambda seconds: None) -> None:
         self._backend = backend
-        self._limits = LLParserLimits(
-            max_lexer_states=MOST_STATES, max_items_in_row=MOST_ITEMS, verbose_errors=False
-        )
+        self._silent = silent
+        self._limits = limits()
+        self._check = GrammarCheck()
         self._tokenizers: dict[frozenset[str], tuple[LLTokenizer, Spelling]] = {}
         _, spelling = self._tokenizer(frozenset())
         self.white = pack(
@@ -175,26 +193,41 @@ class Grammars:
         GrammarError when no grammar will do.
         """
         tokenizer, spelling = self._tokenizer(frozenset(visible))
-        message = "there is none"
+        fault = "there is none"
         for grammar in constraint.grammars:
+            fault = self._check.fault(grammar) or ""
+            if not fault:
+                try:
+                    matcher = self._matcher(tokenizer, grammar)
+                except RuntimeError as error:
+                    fault = first_line(str(error))
+                    continue
+                if not matcher.is_error():
+                    return Matcher(matcher, spelling)
+                fault = first_line(matcher.get_error())
+        about = constraint.about or "the answer"
+        raise GrammarError(f"The grammar for {about} cannot be compiled: {fault}.")
+
+    def _matcher(self, tokenizer: LLTokenizer, grammar: str) -> LLMatcher:
+        with no_panic():
             matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=self._limits)
             # The first mask costs most and shows what is too complex.
             matcher.compute_bitmask()
-            if not matcher.is_error():
-                return Matcher(matcher, spelling)
-            message = matcher.get_error().strip().splitlines()[0].rstrip(".:")
-        raise GrammarError(f"The grammar for the answer cannot be compiled: {message}.")
+        return matcher
 
     def _tokenizer(self, visible: frozenset[str]) -> tuple[LLTokenizer, Spelling]:
         known = self._tokenizers.get(visible)
         if known is None:
             spelling = Spelling(self._backend, visible)
             # Two calls: each holds the interpreter's lock for long, and heartbeats must go on.
-            tokenizer = LLTokenizer(
+            self._silent(LONGEST_SILENCE_S)
+            plain = LLTokenizer(
                 cast(TokenizerWrapper, spelling),
                 n_vocab=len(spelling.tokens),
                 eos_token=spelling.ends,
                 slices=[],
-            ).with_slices(LLTokenizer.general_slices())
+            )
+            self._silent(LONGEST_SILENCE_S)
+            tokenizer = plain.with_slices(LLTokenizer.general_slices())
             known = self._tokenizers[visible] = tokenizer, spelling
         return known

@@ -37,6 +37,7 @@ PREFILL_BUDGET_S = 0.1
 
 Clock = Callable[[], float]
 Publish = Callable[[list[RequestEvent | CacheReport]], None]
+Announce = Callable[[Started], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -102,10 +103,19 @@ class Generation:
 class Core:
     """Runs requests on a backend, all together, one step at a time."""
 
-    def __init__(self, backend: Backend, cache: PromptCache, publish: Publish, clock: Clock) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        cache: PromptCache,
+        publish: Publish,
+        clock: Clock,
+        announce: Announce | None = None,
+    ) -> None:
+        """`announce` tells at once, before the model works on it, that a request has a slot."""
         self._backend = backend
         self._cache = cache
         self._publish = publish
+        self._announce = announce or (lambda started: publish([started]))
         self._clock = clock
         facts = backend.facts
         self._scheduler: Scheduler[Generation] = Scheduler(cache, facts.grid, facts.widest, facts.exact)
@@ -188,7 +198,7 @@ class Core:
             *(job.id, job.reused, len(job.prompt), placement.shared),
         )
         self._report()
-        self._events.append(Started(job.id, job.reused))
+        self._announce(Started(job.id, job.reused))
 
     def _stops(self, job: Generation, placement: Placement) -> list[int]:
         """Where other prompts are likely to part from this one, or one already did."""
@@ -291,7 +301,7 @@ class Core:
 
     def _fail(self, seats: list[Seat[Generation]], error: Exception) -> None:
         """These requests end; their slots' states are no longer known, so they are emptied."""
-        log.error("%d request(s) failed: %s", len(seats), error, exc_info=error)
+        log.error("failed: %s", ", ".join(seat.job.id for seat in seats), exc_info=error)
         for seat in seats:
             self._cache.empty(seat.slot)
             self._events.append(Failed(seat.job.id, "The model failed while it worked on this request."))

@@ -22,7 +22,8 @@ import numpy.typing as npt
 from mashbox.config import ModelConfig
 from mashbox.engine.backend import Logits, Vocabulary
 from mashbox.engine.types import ModelFacts, Segment
-from mashbox.errors import ConfigError, ModelFileError
+from mashbox.errors import BackendError, ConfigError, ModelFileError
+from mashbox.logs.setup import TRACE
 
 log = logging.getLogger("mashbox.llama")
 
@@ -40,7 +41,7 @@ CACHE_TYPES = {
 FLASH_ATTN = {"auto": -1, "off": 0, "on": 1}
 ROPE_SCALING = {"auto": -1, "none": 0, "linear": 1, "yarn": 2}
 _CPU_INFO = Path("/proc/cpuinfo")
-_LEVELS = {2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}
+_LEVELS = {3: logging.WARNING, 4: logging.ERROR}
 
 Int32s = npt.NDArray[np.int32]
 
@@ -62,7 +63,7 @@ class LibraryLog:
 
     def __init__(self) -> None:
         self._error: str | None = None
-        self._level = logging.DEBUG
+        self._level = TRACE
         self._callback = lib.llama_log_callback(self._receive)
         lib.llama_log_set(self._callback, None)
 
@@ -71,7 +72,7 @@ class LibraryLog:
         if not line:
             return
         # Level 5 continues the line before it.
-        self._level = _LEVELS.get(level, logging.DEBUG) if level != 5 else self._level
+        self._level = _LEVELS.get(level, TRACE) if level != 5 else self._level
         if self._level == logging.ERROR and self._error is None:
             self._error = line
         log.log(min(self._level, logging.WARNING), "%s", line)
@@ -353,7 +354,7 @@ class LlamaBackend:
         self._batch.struct.n_tokens = rows
         status = lib.llama_decode(self._context, self._batch.struct)
         if status != 0:
-            raise RuntimeError(f"llama_decode returned {status} for {rows} rows: {self._log.reason()}")
+            raise BackendError(f"llama_decode returned {status} for {rows} rows: {self._log.reason()}")
 
     def _read_logits(self) -> npt.NDArray[np.float32]:
         """All output rows of the last call, shape [slots, vocab_size]; rows beyond the call's are stale."""
@@ -401,7 +402,7 @@ class LlamaBackend:
         size, target = len(into), (ctypes.c_uint8 * len(into)).from_buffer(into)
         flags = self._flags(partial)
         if lib.llama_state_seq_get_data_ext(self._context, target, size, slot, flags) != size:
-            raise RuntimeError(f"cannot save a state of {size} bytes: {self._log.reason()}")
+            raise BackendError(f"cannot save a state of {size} bytes: {self._log.reason()}")
 
     def restore(self, slot: int, partial: bool, image: memoryview) -> None:
         """See `Backend`."""
@@ -412,11 +413,11 @@ class LlamaBackend:
         # The library empties its target before it reads; what it then refuses leaves a part of a state.
         if lib.llama_state_seq_set_data_ext(self._context, source, size, slot, flags) != size:
             self._empty(slot)
-            raise RuntimeError(f"cannot restore a state of {size} bytes: {self._log.reason()}")
+            raise BackendError(f"cannot restore a state of {size} bytes: {self._log.reason()}")
         first, last = self.positions(slot)
         if partial and self._needs_rest and not 0 <= first <= last <= held:
             self._empty(slot)
-            raise RuntimeError(f"a partial state of {max(first, last) + 1} tokens needs as many in its slot")
+            raise BackendError(f"a partial state of {max(first, last) + 1} tokens needs as many in its slot")
 
     @staticmethod
     def _flags(partial: bool) -> int:

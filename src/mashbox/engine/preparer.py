@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mashbox.engine.backend import Backend
 from mashbox.engine.branches import branch_lengths
 from mashbox.engine.constraint import Grammars
@@ -16,9 +18,9 @@ from mashbox.engine.types import Reasoning, Segment, Submit
 class Preparer:
     """Prepares the requests of one model. Building it takes tenths of a second for large vocabularies."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, silent: Callable[[float], object] = lambda seconds: None) -> None:
         self._backend = backend
-        self._grammars = Grammars(backend)
+        self._grammars = Grammars(backend, silent)
         vocabulary = backend.vocabulary
         self._control = {token: vocabulary.literals[token] for token in vocabulary.control}
 

@@ -1,6 +1,6 @@
 """Which requests hold a slot, and what each step computes. Pure: no clock, no model.
 
-A request waits (first come, first served), holds one slot while it prefills and then runs, and
+A request waits (tenants take turns), holds one slot while it prefills and then runs, and
 leaves. Prefill is cut into calls of `grid` tokens, or of up to `widest` while nothing is decoded; with
 `on_grid` they begin at absolute multiples of the grid. The prefilling requests take turns call by call.
 
@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from mashbox.engine.fair_line import FairLine
 from mashbox.engine.placement import Placement
 from mashbox.engine.states import SlotState, common_length
 
@@ -70,6 +71,11 @@ class Waiter(Generic[J]):
     job: J
     known: int | None = None
 
+    @property
+    def tenant(self) -> str:
+        """Whose turn it takes."""
+        return self.job.tenant
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk(Generic[J]):
@@ -92,7 +98,7 @@ class Scheduler(Generic[J]):
         self._widest = widest
         self._on_grid = on_grid
         self._free = list(cache.slots)
-        self._waiting: deque[Waiter[J]] = deque()
+        self._waiting: FairLine[Waiter[J]] = FairLine()
         self._prefilling: deque[Seat[J]] = deque()
         self._running: list[Seat[J]] = []
         self._uses = 0
@@ -131,8 +137,8 @@ class Scheduler(Generic[J]):
         return not (self._waiting or self._prefilling or self._running)
 
     def enqueue(self, job: J) -> None:
-        """A new request at the end of the line."""
-        self._waiting.append(Waiter(job))
+        """A new request at the end of its tenant's line."""
+        self._waiting.add(Waiter(job))
 
     def admit(self) -> tuple[Seat[J], Placement] | None:
         """Give a slot to the first waiting request that need not be held back, if there is one.
@@ -142,7 +148,7 @@ class Scheduler(Generic[J]):
         for waiter in self._waiting if self._free else ():
             if self._held_back(waiter):
                 continue
-            self._waiting.remove(waiter)
+            self._waiting.take(waiter)
             job = waiter.job
             placement = self._cache.place(job.prompt, job.tenant, self._free)
             self._free.remove(placement.slot)

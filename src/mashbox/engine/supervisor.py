@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import socket
 import sys
 import time
@@ -18,7 +17,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from mashbox.config import WorkerConfig
+from mashbox.config import WorkerConfig, child_environment
 from mashbox.engine import ipc
 from mashbox.engine.types import (
     EMPTY_CACHE,
@@ -31,6 +30,7 @@ from mashbox.engine.types import (
     Ready,
     RequestEvent,
     Shutdown,
+    Silent,
     WorkerEvent,
 )
 
@@ -38,7 +38,8 @@ log = logging.getLogger(__name__)
 
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 """Makes the C library ask for huge pages: reading the weights takes a fifth less time then."""
-HEARTBEAT_TIMEOUT_S = 3.0
+HEARTBEAT_TIMEOUT_S = 2.5
+"""Found and killed within 3 s, with what it takes to look and to end."""
 LOADING_TIMEOUT_S = 15.0
 """While a model loads, single library calls hold the interpreter for a second or two."""
 STALL_TIMEOUT_S = 60.0
@@ -77,6 +78,10 @@ class Listener(Protocol):
         """Events of requests, in order."""
         ...
 
+    def ready(self) -> None:
+        """A worker takes requests from now on."""
+        ...
+
     def lost(self) -> None:
         """The worker is gone; nothing more comes for the requests it had."""
         ...
@@ -92,6 +97,9 @@ class Supervisor:
         self._last_beat = 0.0
         self._heard = False
         self._last_step = (0, 0.0)
+        self._load_begun = time.monotonic()
+        self._load_s = 2.0
+        """How long the last load took; before the first one, a guess."""
         self.status = WorkerStatus()
         self._changed = asyncio.Event()
 
@@ -101,8 +109,20 @@ class Supervisor:
 
     def send(self, command: Command) -> None:
         """Hand a command to the worker; dropped when there is none (`lost` has been called then)."""
+        self.send_frame(ipc.encode([command]))
+
+    def send_frame(self, frame: bytes) -> None:
+        """The same with a command that is encoded already."""
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(ipc.encode([command]))
+            self._transport.write(frame)
+
+    @property
+    def ready_in_s(self) -> float:
+        """Seconds until the worker is likely to take requests, by the last load or this one's progress."""
+        begun_s = time.monotonic() - self._load_begun
+        if self.status.facts is None and self.status.progress:
+            return begun_s / self.status.progress - begun_s
+        return max(0.0, self._load_s - begun_s)
 
     async def until_settled(self) -> WorkerStatus:
         """Wait until the first load has ended, well or badly."""
@@ -123,6 +143,7 @@ class Supervisor:
                 if time.monotonic() - begun > STEADY_S:
                     delay = FIRST_DELAY_S
                 log.warning("the worker ended; starting it again in %.1f s", delay)
+                self._load_begun = time.monotonic() + delay
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, LONGEST_DELAY_S)
         finally:
@@ -149,6 +170,7 @@ class Supervisor:
                 self._after(_describe(process))
 
     async def _start(self) -> tuple[asyncio.subprocess.Process, asyncio.Event]:
+        self._load_begun = time.monotonic()
         ours, theirs = socket.socketpair()
         config = msgspec.json.encode(self._config).decode()
         with theirs:
@@ -157,7 +179,7 @@ class Supervisor:
                     *(sys.executable, "-m", "mashbox.engine.worker", str(theirs.fileno()), config),
                     stdin=asyncio.subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
-                    env={**HUGE_PAGES, **os.environ},
+                    env={**HUGE_PAGES, **child_environment()},
                     start_new_session=True,
                 )
             except BaseException:
@@ -165,7 +187,7 @@ class Supervisor:
                 raise
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
-        self._last_beat, self._heard = time.monotonic(), False
+        self._last_beat, self._heard = self._load_begun, False
         self._last_step = (0, self._last_beat)
         self._update(pid=process.pid, progress=0.0, kv_tokens=0, cache=EMPTY_CACHE)
         self._transport, _ = await loop.create_connection(
@@ -196,7 +218,7 @@ class Supervisor:
         if self._heard:
             allowed = HEARTBEAT_TIMEOUT_S if self.status.state == "ready" else LOADING_TIMEOUT_S
         if now - self._last_beat > allowed:
-            return f"no heartbeat for {allowed:.0f} s"
+            return f"no heartbeat for {allowed:g} s"
         if now - self._last_step[1] > STALL_TIMEOUT_S:
             return f"no step for {STALL_TIMEOUT_S:.0f} s with work waiting"
         return None
@@ -236,11 +258,16 @@ class Supervisor:
                     self._beat(event)
                 case CacheReport():
                     self._update(cache=event)
+                case Silent():
+                    self._last_beat += event.seconds
                 case Loading():
                     self._update(progress=event.fraction)
                 case Ready():
                     self._last_step = (0, self._last_beat)
+                    self._load_s = self._last_beat - self._load_begun
                     self._update(state="ready", facts=event.facts, progress=1.0)
+                    if self._listener is not None:
+                        self._listener.ready()
                 case LoadFailed() if self.status.state == "loading":
                     self._update(error=event.message)
                 case LoadFailed():

@@ -68,6 +68,8 @@ class Constraint(msgspec.Struct, frozen=True, array_like=True):
     """
 
     grammars: tuple[str, ...]
+    about: str = ""
+    """What they describe, for messages: part of a sentence."""
 
 
 class Usage(msgspec.Struct, frozen=True, array_like=True):
@@ -117,6 +119,7 @@ class Count(msgspec.Struct, frozen=True, array_like=True, tag="count"):
 
     id: str
     segments: tuple[Segment, ...]
+    tenant: str = ""
 
 
 class Cancel(msgspec.Struct, frozen=True, array_like=True, tag="cancel"):
@@ -261,6 +264,12 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat"):
     """Tokens that the requests in slots hold now."""
 
 
+class Silent(msgspec.Struct, frozen=True, array_like=True, tag="silent"):
+    """The worker may give no sign of life for so many seconds: a library is about to hold the interpreter."""
+
+    seconds: float
+
+
 class CacheReport(msgspec.Struct, frozen=True, array_like=True, tag="cache"):
     """What the prompt cache holds in host memory; sent when it has changed. Counts are since the start."""
 
@@ -279,4 +288,4 @@ class CacheReport(msgspec.Struct, frozen=True, array_like=True, tag="cache"):
 EMPTY_CACHE = CacheReport()
 
 
-WorkerEvent = RequestEvent | Loading | Ready | LoadFailed | Heartbeat | CacheReport
+WorkerEvent = RequestEvent | Loading | Ready | LoadFailed | Heartbeat | Silent | CacheReport

@@ -28,6 +28,7 @@ from mashbox.engine import ipc
 from mashbox.engine.backend import Backend
 from mashbox.engine.constraint import GrammarError
 from mashbox.engine.core import Core, Generation
+from mashbox.engine.fair_line import FairLine
 from mashbox.engine.preparer import Preparer
 from mashbox.engine.prompt_cache import PromptCache
 from mashbox.engine.types import (
@@ -45,10 +46,12 @@ from mashbox.engine.types import (
     Refused,
     RequestEvent,
     Shutdown,
+    Silent,
     Submit,
     WorkerEvent,
 )
 from mashbox.errors import ConfigError
+from mashbox.logs import setup as logs
 
 log = logging.getLogger(__name__)
 
@@ -89,8 +92,10 @@ class Outbox:
             while (events := self._posts.get()) is not None:
                 self.send(events)
         except Exception:
-            log.exception("the worker cannot send its events")
-            self._leave(1)
+            try:
+                log.exception("the worker cannot send its events")
+            finally:  # without memory the log fails, too
+                self._leave(1)
 
     def send(self, events: Sequence[WorkerEvent]) -> None:
         """Send events now."""
@@ -100,6 +105,29 @@ class Outbox:
                 self._stream.sendall(frame)
         except OSError:
             self._leave(0)
+
+
+class Work:
+    """Commands that are to be prepared: one thread adds, one takes. Tenants take turns."""
+
+    def __init__(self) -> None:
+        self._line: FairLine[Submit | Count] = FairLine()
+        self._changed = threading.Condition()
+
+    def add(self, command: Submit | Count) -> None:
+        """At the end of its tenant's line."""
+        with self._changed:
+            self._line.add(command)
+            self._changed.notify()
+
+    def take(self) -> Submit | Count:
+        """The next one, as soon as there is one."""
+        with self._changed:
+            while not self._line:
+                self._changed.wait()
+            command = next(iter(self._line))
+            self._line.take(command)
+            return command
 
 
 class Inbox:
@@ -120,10 +148,10 @@ class Inbox:
         self._stream = stream
         self._leave = leave
         self._backend = backend
-        self._preparer = Preparer(backend)
         self._outbox = outbox
-        self._submits: SimpleQueue[Submit | Count] = SimpleQueue()
-        self._counts: SimpleQueue[Submit | Count] = SimpleQueue()
+        self._preparer = Preparer(backend, lambda seconds: outbox.send([Silent(seconds)]))
+        self._submits = Work()
+        self._counts = Work()
         self._preparing: set[str] = set()
         self._lock = threading.Lock()
         self._ready: deque[Generation | str] = deque()
@@ -156,13 +184,14 @@ class Inbox:
 
     def _run(self, work: Callable[[], None]) -> None:
         """A bug in a thread ends the process: a deaf worker would look well."""
+        code = 1
         try:
             work()
+            code = 0
         except Exception:
             log.exception("the worker cannot read its commands")
-            self._leave(1)
-        else:
-            self._leave(0)
+        finally:  # without memory the log fails, too
+            self._leave(code)
 
     def _read(self) -> None:
         """Until the server goes away."""
@@ -181,15 +210,15 @@ class Inbox:
             case Submit() | Count():
                 with self._lock:
                     self._preparing.add(command.id)
-                (self._counts if isinstance(command, Count) else self._submits).put(command)
+                (self._counts if isinstance(command, Count) else self._submits).add(command)
 
     def _hand_over(self, item: Generation | str) -> None:
         self._ready.append(item)
         self._wake.set()
 
-    def _prepare_all(self, commands: SimpleQueue[Submit | Count]) -> None:
+    def _prepare_all(self, work: Work) -> None:
         while True:
-            command = commands.get()
+            command = work.take()
             if command.id not in self._preparing:
                 continue
             try:
@@ -240,6 +269,14 @@ class Pulse:
             time.sleep(HEARTBEAT_S)
 
 
+def leave(code: int) -> None:
+    """End the process at once, but for what is still to be logged."""
+    try:
+        logging.shutdown()
+    finally:
+        os._exit(code)
+
+
 def load_backend(config: WorkerConfig, outbox: Outbox) -> Backend:
     """Load the model and tell the server how far it is."""
     module, _, name = config.backend.partition(":")
@@ -250,7 +287,7 @@ def load_backend(config: WorkerConfig, outbox: Outbox) -> Backend:
 
 def serve(stream: socket.socket, config: WorkerConfig) -> None:
     """Load, then step for ever; leaves only through the process's end."""
-    outbox = Outbox(stream)
+    outbox = Outbox(stream, leave)
     pulse = Pulse(outbox)
     # The pulse ends the process when the server goes away, also while the model loads.
     threading.Thread(target=pulse.run, daemon=True).start()
@@ -260,8 +297,9 @@ def serve(stream: socket.socket, config: WorkerConfig) -> None:
     except ConfigError as error:
         outbox.send([LoadFailed(str(error))])
         return
-    core = Core(backend, cache, outbox.post, time.monotonic)
-    inbox = Inbox(stream, backend, outbox)
+    # If the model's process dies of a request, the server must know that it ran: no thread in between.
+    core = Core(backend, cache, outbox.post, time.monotonic, lambda started: outbox.send([started]))
+    inbox = Inbox(stream, backend, outbox, leave)
     inbox.start()
     outbox.send([Ready(backend.facts)])
     pulse.core = core
@@ -297,9 +335,8 @@ def main() -> None:
     """Entry point; see the module's docstring."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     config = msgspec.json.decode(sys.argv[2], type=WorkerConfig)
-    logging.basicConfig(
-        level=config.log_level.upper(), format="%(asctime)s %(levelname)s worker: %(message)s"
-    )
+    # The library may abort the process after an error: its line must be out by then.
+    logs.start(config.log, "worker", errors_wait_s=0.2)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     serve(socket.socket(fileno=int(sys.argv[1])), config)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 from mashbox import errors
+from mashbox.http.echo import cut
 
 PATHS = "/v1/messages"
 """Every path that begins so has errors of this shape."""
@@ -24,8 +24,9 @@ ERROR_TYPES = {
 
 
 def error_status(error: errors.RequestError) -> int:
-    """The status on these routes: a server that is not ready is overloaded."""
-    return OVERLOADED if isinstance(error, errors.NotReadyError) else error.status
+    """The status on these routes: a server that is not ready is overloaded, as is one whose queue is full."""
+    full = isinstance(error, errors.NotReadyError | errors.QueueFullError)
+    return OVERLOADED if full else error.status
 
 
 def error_body(error: errors.RequestError, request_id: str) -> dict[str, Any]:
@@ -38,22 +39,18 @@ def error_body(error: errors.RequestError, request_id: str) -> dict[str, Any]:
     }
 
 
-def error_headers(error: errors.RequestError, request_id: str) -> dict[str, str]:
-    """The request's id, and that it is worth another try, where it is."""
-    headers = {"request-id": request_id}
+def error_headers(error: errors.RequestError) -> dict[str, str]:
+    """Whether it is worth another try, where clients would guess wrong."""
     if isinstance(error, errors.NotReadyError):
-        headers["x-should-retry"] = "true"
-    return headers
-
-
-def new_request_id() -> str:
-    """The id of a request that got no answer."""
-    return f"req_{uuid.uuid4().hex}"
+        return {"x-should-retry": "true"}
+    if isinstance(error, errors.AuthenticationError):
+        return {"x-should-retry": "false"}
+    return {}
 
 
 def _message(error: errors.RequestError) -> str:
     if not isinstance(error, errors.ContextLengthError):
-        return str(error)
+        return cut(str(error))
     # Clients read these words: they shorten the conversation.
     least = "" if error.counted else "at least "
     return f"prompt is too long: {least}{error.prompt_tokens} tokens > {error.context - 1} maximum"

@@ -10,7 +10,10 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from mashbox.errors import BodyTooLargeError, ClientGoneError, InvalidRequestError, MediaTypeError
+from mashbox.http.echo import echo
 from mashbox.http.json import JSON
+from mashbox.http.refusal import raise_refusal
+from mashbox.http.shape import check_shape
 
 T = TypeVar("T")
 
@@ -33,15 +36,25 @@ async def read_json(request: Request, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 def require_json(request: Request) -> None:
-    """Refuse any content type but application/json: a web page cannot send that one unasked."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    """Refuse any content type but application/json in UTF-8: a web page cannot send that one unasked."""
+    media_type, _, options = request.headers.get("content-type", "").partition(";")
+    media_type = media_type.strip().lower()
     if media_type != JSON:
-        got = f"not {media_type}" if media_type else "and this request has none"
+        got = f"not {echo(media_type)}" if media_type else "and this request has none"
         raise MediaTypeError(f"The Content-Type must be application/json, {got}.")
+    charset = _CHARSET.search(options)
+    if charset is not None and charset["name"].lower() not in ("utf-8", "utf8"):
+        raise MediaTypeError(f"JSON must be sent in UTF-8, not in {echo(charset['name'])}.")
+    coding = request.headers.get("content-encoding", "identity").strip().lower()
+    if coding != "identity":
+        raise MediaTypeError(f"The body must be sent as it is, not with Content-Encoding {echo(coding)}.")
+
+
+_CHARSET = re.compile(r"""(?:^|;)\s*charset\s*=\s*"?(?P<name>[^";]*?)"?\s*(?:;|$)""", re.IGNORECASE)
 
 
 async def read_body(request: Request, limit: int = MAX_BODY_BYTES) -> bytes:
-    """The whole body, at most `limit` bytes."""
+    """The whole body, at most `limit` bytes; or whatever the connection found wrong while it came."""
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit:
         raise _too_large(limit)
@@ -53,6 +66,7 @@ async def read_body(request: Request, limit: int = MAX_BODY_BYTES) -> bytes:
                 raise _too_large(limit)
     except ClientDisconnect:
         raise ClientGoneError from None
+    raise_refusal(request.scope)
     return bytes(body)
 
 
@@ -66,6 +80,7 @@ def decode_json(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     Halves of surrogate pairs, which JavaScript clients send when they cut a text inside an emoji,
     are read as U+FFFD.
     """
+    check_shape(body)
     if not body.strip():
         raise InvalidRequestError("The request body is empty; it must be a JSON object.")
     try:

@@ -14,9 +14,12 @@ from starlette.responses import Response
 
 from mashbox import errors
 from mashbox.http import anthropic_errors
+from mashbox.http.echo import cut, echo
 from mashbox.http.json import json_response
+from mashbox.http.record import CANCELLED, RequestRecord, record_of
 
 _log = logging.getLogger(__name__)
+
 
 ERROR_TYPES: dict[type[errors.RequestError], str] = {
     errors.RequestError: "invalid_request_error",
@@ -37,9 +40,9 @@ def error_body(error: errors.RequestError, **more: Any) -> dict[str, Any]:
     """The error object of a response or of a stream; `more` adds fields to it."""
     return {
         "error": {
-            "message": str(error),
+            "message": cut(str(error)),
             "type": error_type(error),
-            "param": error.param,
+            "param": error.param and cut(error.param),
             "code": error.code,
             **more,
         }
@@ -47,59 +50,53 @@ def error_body(error: errors.RequestError, **more: Any) -> dict[str, Any]:
 
 
 def error_headers(error: errors.RequestError) -> dict[str, str]:
-    """Retry-After and Allow, where the error has them."""
+    """Retry-After, Allow and WWW-Authenticate, where the error has them."""
     headers = {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(error.retry_after)
     if isinstance(error, errors.MethodNotAllowedError):
         headers["Allow"] = error.allow
+    if isinstance(error, errors.AuthenticationError):
+        headers["WWW-Authenticate"] = "Bearer"
     return headers
 
 
-def error_response(error: errors.RequestError, path: str = "") -> Response:
-    """The whole answer to a request for `path` that failed before its status line."""
+def error_response(error: errors.RequestError, record: RequestRecord) -> Response:
+    """The whole answer to a request that failed before its status line; its record gets the error's name."""
+    record.error = error_name(error)
     headers = error_headers(error)
-    if not path.startswith(anthropic_errors.PATHS):
+    if not record.path.startswith(anthropic_errors.PATHS):
         return json_response(error_body(error), status=error.status, headers=headers)
-    request_id = anthropic_errors.new_request_id()
     return json_response(
-        anthropic_errors.error_body(error, request_id),
+        anthropic_errors.error_body(error, record.id),
         status=anthropic_errors.error_status(error),
-        headers=headers | anthropic_errors.error_headers(error, request_id),
+        headers=headers | anthropic_errors.error_headers(error),
     )
 
 
-def as_request_error(error: Exception) -> errors.RequestError:
+def error_name(error: errors.RequestError) -> str:
+    """What the log calls it: its code, else its kind."""
+    return CANCELLED if isinstance(error, errors.ClientGoneError) else error.code or error_type(error)
+
+
+def as_request_error(error: Exception, record: RequestRecord | None = None) -> errors.RequestError:
     """The error a client may see; a bug is logged with its traceback and told in one plain sentence."""
     if isinstance(error, errors.RequestError):
         return error
-    _log.error("A bug ended a request", exc_info=error)
+    _log.error("a bug ended %s", "a request" if record is None else record.id, exc_info=error)
     return errors.InternalError()
 
 
 def from_http_exception(request: Request, error: HTTPException) -> errors.RequestError:
     """Starlette's own refusals (no such path, wrong method) in our tree."""
-    where = f"{request.method} {request.url.path}"
+    where = f"{request.method} {echo(request.url.path)}"
     if error.status_code == 405:
         allow = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
         return errors.MethodNotAllowedError(f"{where} is not allowed; use {allow}.", allow=allow)
     return errors.RouteNotFoundError(f"There is no {where} on this server.", code="unknown_url")
 
 
-async def on_request_error(request: Request, error: Exception) -> Response:
-    """Starlette exception handler for RequestError."""
-    assert isinstance(error, errors.RequestError)
-    return error_response(error, request.scope["path"])
-
-
-async def on_bug(request: Request, error: Exception) -> Response:
-    """Starlette exception handler for everything else; the server logs the traceback and hangs up."""
-    response = error_response(errors.InternalError(), request.scope["path"])
-    response.headers["Connection"] = "close"
-    return response
-
-
 async def on_http_exception(request: Request, error: Exception) -> Response:
     """Starlette exception handler for HTTPException."""
     assert isinstance(error, HTTPException)
-    return error_response(from_http_exception(request, error), request.scope["path"])
+    return error_response(from_http_exception(request, error), record_of(request))

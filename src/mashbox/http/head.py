@@ -11,10 +11,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 class HeadMiddleware:
     """Answers HEAD on every path: 200 when ready, else 503 with Retry-After; never a body."""
 
-    def __init__(self, app: ASGIApp, ready: Callable[[], bool], retry_after: int) -> None:
+    def __init__(self, app: ASGIApp, ready: Callable[[], bool], retry_after: Callable[[], int]) -> None:
         self._app = app
         self._ready = ready
-        self._unready_headers = {"Retry-After": str(retry_after)}
+        self._retry_after = retry_after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "HEAD":
@@ -22,4 +22,4 @@ class HeadMiddleware:
         elif self._ready():
             await Response()(scope, receive, send)
         else:
-            await Response(None, 503, self._unready_headers)(scope, receive, send)
+            await Response(None, 503, {"Retry-After": str(self._retry_after())})(scope, receive, send)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -12,9 +11,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from mashbox.errors import RequestError
 from mashbox.http.connection import cancel, until_disconnect
-from mashbox.http.errors import as_request_error
-
-_log = logging.getLogger(__name__)
+from mashbox.http.errors import as_request_error, error_name
+from mashbox.http.record import KEY, note_error
 
 E = TypeVar("E")
 E_contra = TypeVar("E_contra", contravariant=True)
@@ -50,10 +48,9 @@ class Renderer(Protocol[E_contra]):
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:
-    """Seconds without a byte until a keep-alive, and until a client that does not read is left."""
+    """Seconds without a byte until a keep-alive."""
 
     keep_alive_s: float = 10.0
-    stalled_s: float = 30.0
 
 
 DEFAULT_LIMITS = StreamLimits()
@@ -78,10 +75,10 @@ class EventStreamResponse(Generic[E]):
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._last_send = self._loop.time()
-        self._sending = False
+        self._sending = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        pump = asyncio.create_task(self._pump(send))
+        pump = asyncio.create_task(self._pump(scope, send))
         leaving = asyncio.create_task(until_disconnect(receive))
         try:
             await self._watch(send, pump, leaving)
@@ -90,7 +87,7 @@ class EventStreamResponse(Generic[E]):
             self._close()
             await cancel(pump, leaving)
 
-    async def _pump(self, send: Send) -> None:
+    async def _pump(self, scope: Scope, send: Send) -> None:
         render = self._renderer.event
         # A list of its own: middleware may add headers to it.
         await self._send(send, {"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
@@ -100,42 +97,36 @@ class EventStreamResponse(Generic[E]):
                 if chunk := render(event):
                     await self._write(send, chunk)
         except Exception as error:
-            await self._write(send, self._renderer.failed(as_request_error(error)))
+            failure = as_request_error(error, scope.get(KEY))
+            note_error(scope, error_name(failure))
+            await self._write(send, self._renderer.failed(failure))
         await self._send(send, {"type": "http.response.body", "body": b""})
 
     async def _write(self, send: Send, chunk: bytes) -> None:
         await self._send(send, {"type": "http.response.body", "body": chunk, "more_body": True})
 
     async def _send(self, send: Send, message: Message) -> None:
-        self._last_send = self._loop.time()
-        self._sending = True
+        self._sending += 1
         await send(message)
-        self._sending = False
+        self._sending -= 1
+        self._last_send = self._loop.time()
 
     async def _watch(self, send: Send, pump: asyncio.Task[None], leaving: asyncio.Task[None]) -> None:
         """Return when the stream is complete or the client gone; keep a quiet stream alive till then."""
         while True:
-            limit = self._limits.stalled_s if self._sending else self._limits.keep_alive_s
-            quiet = self._loop.time() - self._last_send
-            if quiet < limit:
+            quiet = 0.0 if self._sending else self._loop.time() - self._last_send
+            if quiet < self._limits.keep_alive_s:
                 await asyncio.wait(
-                    (pump, leaving), timeout=limit - quiet, return_when=asyncio.FIRST_COMPLETED
+                    (pump, leaving),
+                    timeout=self._limits.keep_alive_s - quiet,
+                    return_when=asyncio.FIRST_COMPLETED,
                 )
                 if pump.done():
                     return pump.result()
                 if leaving.done():
                     return None
-            elif self._sending or not await self._wrote_keep_alive(send):
-                _log.warning("A client stopped reading its stream; the answer was stopped")
-                return None
-
-    async def _wrote_keep_alive(self, send: Send) -> bool:
-        try:
-            async with asyncio.timeout(self._limits.stalled_s):
+            else:
                 await self._write(send, self._renderer.keep_alive())
-        except TimeoutError:
-            return False
-        return True
 
 
 def data(payload: bytes) -> bytes:

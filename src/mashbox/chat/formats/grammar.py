@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from mashbox.chat.formats.bounds import BOUNDS, DATA, NAMED_SCHEMAS, Schema, is_joint, single
 from mashbox.chat.types import Tool, ToolChoice
 from mashbox.engine.types import Constraint
 
@@ -18,17 +20,12 @@ _JSON_OPTIONS = {
     "lenient": True,  # keywords that are not supported are passed over
     "whitespace_pattern": r"[ \n\t]{1,64}",  # bounded: a model must not write white space for ever
 }
-_BOUNDS = {
-    *("pattern", "format", "patternProperties", "propertyNames", "multipleOf", "uniqueItems"),
-    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength"),
-    *("minItems", "maxItems", "minProperties", "maxProperties", "contains", "not", "if", "then", "else"),
-}
-_NAMED_SCHEMAS = {"properties", "$defs", "definitions"}
-_DATA = {"const", "enum", "default", "examples"}
 _LISTS = {"enum", "anyOf", "oneOf", "allOf"}
 _TYPES = {"object", "array", "string", "integer", "number", "boolean", "null"}
 
-Schema = dict[str, Any]
+MOST_NAMED = 5
+"""Tools that a message names."""
+
 Soften = Callable[[Schema], Schema]
 
 
@@ -46,7 +43,7 @@ class CallSyntax:
 
     def constraint(self, tools: Sequence[Tool], choice: ToolChoice) -> Constraint:
         """See ToolFormat."""
-        return ladder(lambda soften: self._grammar(chosen(tools, choice), soften))
+        return ladder(self._grammar, chosen(tools, choice))
 
     def _grammar(self, tools: Sequence[Tool], soften: Soften) -> str:
         rules = Rules()
@@ -65,12 +62,23 @@ def chosen(tools: Sequence[Tool], choice: ToolChoice) -> Sequence[Tool]:
     return found
 
 
-def ladder(grammar: Callable[[Soften], str]) -> Constraint:
-    """`grammar` with the schemas as they are, with their bounds left out, and with any object."""
-    texts = [
-        grammar(soften) for soften in (as_object, lambda schema: as_object(softened(schema)), any_object)
-    ]
-    return Constraint(tuple(dict.fromkeys(texts)))
+def ladder(grammar: Callable[[Sequence[Tool], Soften], str], tools: Sequence[Tool]) -> Constraint:
+    """`grammar` with the schemas and what bounds can be kept, without bounds, and with any object."""
+    steps: tuple[Soften, ...] = (
+        lambda schema: as_object(bounded(schema)),
+        lambda schema: as_object(softened(schema)),
+        any_object,
+    )
+    texts = []
+    for soften in steps:
+        with suppress(RecursionError):  # the library takes fewer levels
+            texts.append(grammar(tools, soften))
+    return Constraint(tuple(dict.fromkeys(texts)), _calls_of([tool.name for tool in tools]))
+
+
+def _calls_of(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"calls of {', '.join(map(repr, names[:MOST_NAMED]))}{more}"
 
 
 def as_object(schema: Schema) -> Schema:
@@ -81,6 +89,11 @@ def as_object(schema: Schema) -> Schema:
 def any_object(schema: Schema) -> Schema:
     """The schema of any object."""
     return {"type": "object"}
+
+
+def bounded(schema: Schema) -> Schema:
+    """A schema with the bounds that a grammar can follow in time; see `bounds.py`."""
+    return softened(schema) if is_joint(schema) else single(schema)
 
 
 def softened(schema: Schema) -> Schema:
@@ -107,13 +120,13 @@ def _stays(key: str, value: Any, root: Schema) -> bool:
         return bool(names) and all(isinstance(name, str) and name in _TYPES for name in names)
     if key == "$ref":
         return _leads_somewhere(value, root)
-    if key in _NAMED_SCHEMAS:
+    if key in NAMED_SCHEMAS:
         return isinstance(value, dict)
     if key in _LISTS:
         return isinstance(value, list) and bool(value)
     if key == "required":
         return isinstance(value, list) and all(isinstance(name, str) for name in value)
-    return key not in _BOUNDS
+    return key not in BOUNDS
 
 
 def _leads_somewhere(reference: Any, root: Any) -> bool:
@@ -129,9 +142,9 @@ def _leads_somewhere(reference: Any, root: Any) -> bool:
 
 
 def _soft_member(key: str, value: Any, root: Schema) -> Any:
-    if key in _DATA:
+    if key in DATA:
         return value
-    if key in _NAMED_SCHEMAS:
+    if key in NAMED_SCHEMAS:
         return {
             name: _soft(schema, root) for name, schema in value.items() if isinstance(schema, dict | bool)
         }

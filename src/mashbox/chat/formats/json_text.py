@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -130,6 +130,20 @@ def parse(text: str) -> Any:
     if _skip(text, end) != len(text):
         raise ValueError("text after the value")
     return value
+
+
+def is_shallow(value: Any) -> bool:
+    """Whether no more than MAX_DEPTH objects and arrays stand within each other."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [inner for outer in level if isinstance(outer, dict | list) for inner in _contents(outer)]
+        if not level:
+            return True
+    return False
+
+
+def _contents(container: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return container.values() if isinstance(container, dict) else container
 
 
 def members(text: str) -> dict[str, tuple[Any, str]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import partial
 
+from mashbox.chat.formats.bounds import Schema
 from mashbox.chat.formats.cursor import Cursor, Reading, literal_or_end, white_space
 from mashbox.chat.formats.format import CallReader
 from mashbox.chat.formats.grammar import (
     Rules,
-    Schema,
     Soften,
     chosen,
     ladder,
@@ -44,7 +44,7 @@ class Lfm2:
 
     def constraint(self, tools: Sequence[Tool], choice: ToolChoice) -> Constraint:
         """See ToolFormat."""
-        return ladder(lambda soften: _grammar(chosen(tools, choice), soften))
+        return ladder(_grammar, chosen(tools, choice))
 
 
 def _block(cursor: Cursor, output: Output, names: Collection[str]) -> Reading[bool]:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mashbox.chat.formats.bounds import Schema
 from mashbox.chat.formats.cursor import Cursor, Marks, Reading, next_of, until, white_space
 from mashbox.chat.formats.grammar import (
     Rules,
-    Schema,
     Soften,
     chosen,
     ladder,
@@ -72,7 +72,7 @@ class ParameterSyntax:
 
     def constraint(self, tools: Sequence[Tool], choice: ToolChoice) -> Constraint:
         """See ToolFormat."""
-        return ladder(lambda soften: self._grammar(chosen(tools, choice), soften))
+        return ladder(self._grammar, chosen(tools, choice))
 
     def _grammar(self, tools: Sequence[Tool], soften: Soften) -> str:
         rules = Rules()

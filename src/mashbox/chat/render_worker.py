@@ -1,0 +1,139 @@
+"""A process that renders one chat template: `python -m mashbox.chat.render_worker FD SECONDS`.
+
+The first frame of its stream says which template; each later one is a request, and gets one reply.
+It can be killed at any moment: it holds nothing that is not in its template. It ends when the stream
+does, and the kernel's own alarm ends a rendering that takes too long, whoever is left to watch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+
+from mashbox.chat.prompt import ChatFormat, Prompt, build_prompt, render
+from mashbox.chat.render_wire import (
+    LENGTH,
+    Ask,
+    Broken,
+    Built,
+    Ready,
+    Refused,
+    Reply,
+    Unfit,
+    decode_ask,
+    decode_source,
+    encode_reply,
+)
+from mashbox.errors import ConfigError, InvalidRequestError
+
+log = logging.getLogger(__name__)
+
+DEADLINE_S = 5.0
+"""Wall time of getting to know the template, and, unless told otherwise, of one rendering."""
+MOST_MEMORY = 2 << 30
+
+
+@contextlib.contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """After so many seconds inside, the process ends: by a signal, which no code can hold up."""
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def restrain() -> None:
+    """Give up what rendering does not need."""
+    for ignored in (signal.SIGINT, signal.SIGTERM):  # the server goes on until it has drained
+        signal.signal(ignored, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold prompts
+    with contextlib.suppress(OSError, ValueError):  # not every system knows this limit
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+
+
+def serve(stream: socket.socket, seconds: float) -> None:
+    """Until the stream ends."""
+    body = receive(stream)
+    if body is None:
+        return
+    with deadline(DEADLINE_S):
+        ready, chat = prepare(body)
+    stream.sendall(encode_reply(ready))
+    while chat is not None and (body := receive(stream)) is not None:
+        with deadline(seconds):
+            frame = answer(chat, body)
+        stream.sendall(frame)
+
+
+def receive(stream: socket.socket) -> bytes | None:
+    """The body of the next frame; None at the stream's end."""
+    head = _read(stream, LENGTH.size)
+    return None if head is None else _read(stream, LENGTH.unpack(head)[0])
+
+
+def _read(stream: socket.socket, size: int) -> bytes | None:
+    data = bytearray(size)
+    view, filled = memoryview(data), 0
+    while filled < size:
+        count = stream.recv_into(view[filled:])
+        if not count:
+            return None
+        filled += count
+    return bytes(data)
+
+
+def prepare(body: bytes) -> tuple[Ready | Unfit, ChatFormat | None]:
+    """Get to know the template."""
+    try:
+        chat = decode_source(body).build()
+    except ConfigError as error:
+        return Unfit(str(error)), None
+    return Ready(chat.tools.name), chat
+
+
+def answer(chat: ChatFormat, body: bytes) -> bytes:
+    """The reply's frame."""
+    try:
+        return encode_reply(_reply(chat, decode_ask(body)))
+    except UnicodeEncodeError:  # out of the escapes in a call's arguments
+        reason = "The prompt would hold half of a surrogate pair, which is no character."
+        return encode_reply(Refused(reason, "messages", "template_error"))
+    except RecursionError:
+        return encode_reply(Refused("The request is nested too deeply."))
+    except MemoryError:
+        reason = "The model's chat template fails: it needs too much memory"
+        return encode_reply(Refused(reason, "messages", "template_error"))
+
+
+def _reply(chat: ChatFormat, ask: Ask) -> Reply:
+    try:
+        if ask.to_answer:
+            return Built(build_prompt(chat, ask.request))
+        return Built(Prompt(render(chat, ask.request)))
+    except InvalidRequestError as error:
+        return Refused(str(error), error.param, error.code)
+    except (RecursionError, MemoryError):
+        raise
+    except Exception:
+        log.exception("cannot render a request")
+        return Broken()
+
+
+def main() -> None:
+    """Entry point; see the module's docstring."""
+    restrain()
+    logging.basicConfig(format="%(asctime)s %(levelname)s templates: %(message)s")
+    with contextlib.suppress(ConnectionError):  # the server is gone
+        serve(socket.socket(fileno=int(sys.argv[1])), float(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()
