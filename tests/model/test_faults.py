@@ -31,7 +31,8 @@ def own_box() -> Iterator[Box]:
 
 def ending(box: Box, prompt: str) -> str:
     """How a streamed request ends: done, error or refused."""
-    with box.http.stream("POST", "/v1/completions", json={"prompt": prompt, "stream": True}) as answer:
+    body = {"prompt": prompt, "stream": True, "max_tokens": 150}
+    with box.http.stream("POST", "/v1/completions", json=body) as answer:
         if answer.status_code != 200:
             return f"refused {answer.status_code}"
         lines = [line.removeprefix("data: ") for line in answer.iter_lines() if line.startswith("data: ")]
@@ -41,15 +42,14 @@ def ending(box: Box, prompt: str) -> str:
     return "error" if "error" in last else str(last["choices"][0]["finish_reason"])
 
 
-def test_a_killed_worker_ends_its_requests_and_is_replaced(own_box: Box) -> None:
+def test_a_killed_worker_ends_the_streams_it_was_at_and_is_replaced(own_box: Box) -> None:
     with ThreadPoolExecutor(4) as pool:
         running = [pool.submit(ending, own_box, f"{number} {LONG}") for number in range(4)]
         before = own_box.until(lambda report: report["live_rows"] == 2 and report["waiting"] == 2)
-        time.sleep(0.3)
+        time.sleep(1.0)
         kill(before["worker_pid"])
         ends = [request.result(30) for request in running]
-    assert set(ends) <= {"error", "refused 500"}
-    assert "error" in ends
+    assert sorted(ends) == ["error", "error", "length", "length"]
     after = own_box.until(lambda report: report["status"] == "ok")
     assert after["worker_restarts"] == 1
     assert after["worker_pid"] != before["worker_pid"]
