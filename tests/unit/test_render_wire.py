@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from mashbox.chat.prompt import FormatSource, Prompt
 from mashbox.chat.render_wire import (
-    LENGTH,
     Ask,
     Broken,
     Built,
@@ -32,6 +31,7 @@ from mashbox.chat.types import (
     ToolCall,
     ToolChoice,
 )
+from mashbox.engine.frames import FrameBuffer
 from mashbox.engine.types import Constraint, Reasoning, Sampling, Segment
 from mashbox.errors import InvalidRequestError
 
@@ -63,8 +63,8 @@ requests = st.builds(
 
 
 def body(frame: bytes) -> bytes:
-    assert LENGTH.unpack_from(frame)[0] == len(frame) - LENGTH.size
-    return frame[LENGTH.size :]
+    (only,) = FrameBuffer().bodies(frame)
+    return only
 
 
 def types_of(value: Any) -> Any:

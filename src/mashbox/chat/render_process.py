@@ -14,7 +14,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from mashbox.chat.render_wire import LENGTH, Reply, decode_reply
+from mashbox.chat.render_wire import Reply, decode_reply
+from mashbox.engine.frames import FrameBuffer
 
 log = logging.getLogger(__name__)
 
@@ -44,20 +45,15 @@ class _Replies(asyncio.Protocol):
 
     def __init__(self, on_end: Callable[[], None]) -> None:
         self._on_end = on_end
-        self._buffer = bytearray()
+        self._buffer = FrameBuffer()
         self._replies: deque[bytes] = deque()
         self.ended = False
         self._arrived = asyncio.Event()
 
     def data_received(self, data: bytes) -> None:
-        """Cut complete frames off the buffer."""
-        self._buffer += data
-        while len(self._buffer) >= LENGTH.size:
-            end = LENGTH.size + LENGTH.unpack_from(self._buffer)[0]
-            if len(self._buffer) < end:
-                return
-            self._replies.append(bytes(self._buffer[LENGTH.size : end]))
-            del self._buffer[:end]
+        """Keep what is complete."""
+        self._replies.extend(self._buffer.bodies(data))
+        if self._replies:
             self._arrived.set()
 
     def connection_lost(self, exc: Exception | None) -> None:

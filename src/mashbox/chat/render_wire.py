@@ -1,4 +1,4 @@
-"""What crosses between the server and the processes that render: frames of a 4-byte length and one message.
+"""What crosses between the server and the processes that render: one message in each frame.
 
 Asks are JSON, since schemas may hold numbers of any size; replies are msgpack. Nothing that is read here
 can run code, whoever wrote it.
@@ -6,15 +6,12 @@ can run code, whoever wrote it.
 
 from __future__ import annotations
 
-import struct
-
 import msgspec
 
 from mashbox.chat.prompt import FormatSource, Prompt
 from mashbox.chat.types import ChatRequest
+from mashbox.engine.frames import framed
 from mashbox.errors import InvalidRequestError
-
-LENGTH = struct.Struct(">I")
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -64,7 +61,7 @@ _REPLIES: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
 def encode_ask(ask: FormatSource | Ask) -> bytes:
     """One frame to a process. Raises InvalidRequestError for what cannot be written."""
     try:
-        return _frame(msgspec.json.encode(ask))
+        return framed(msgspec.json.encode(ask))
     except RecursionError:
         raise InvalidRequestError("The request is nested too deeply.") from None
     except UnicodeEncodeError:
@@ -83,13 +80,9 @@ def decode_ask(body: bytes) -> Ask:
 
 def encode_reply(reply: Reply) -> bytes:
     """One frame to the server. Raises UnicodeEncodeError for half a character."""
-    return _frame(msgspec.msgpack.encode(reply))
+    return framed(msgspec.msgpack.encode(reply))
 
 
 def decode_reply(body: bytes) -> Reply:
     """One frame's message. Raises msgspec.DecodeError."""
     return _REPLIES.decode(body)
-
-
-def _frame(body: bytes) -> bytes:
-    return LENGTH.pack(len(body)) + body

@@ -17,7 +17,6 @@ from collections.abc import Iterator
 
 from mashbox.chat.prompt import ChatFormat, Prompt, build_prompt, render
 from mashbox.chat.render_wire import (
-    LENGTH,
     Ask,
     Broken,
     Built,
@@ -29,6 +28,7 @@ from mashbox.chat.render_wire import (
     decode_source,
     encode_reply,
 )
+from mashbox.engine.frames import receive
 from mashbox.errors import ConfigError, InvalidRequestError
 
 log = logging.getLogger(__name__)
@@ -71,23 +71,6 @@ def serve(stream: socket.socket, seconds: float) -> None:
         with deadline(seconds):
             frame = answer(chat, body)
         stream.sendall(frame)
-
-
-def receive(stream: socket.socket) -> bytes | None:
-    """The body of the next frame; None at the stream's end."""
-    head = _read(stream, LENGTH.size)
-    return None if head is None else _read(stream, LENGTH.unpack(head)[0])
-
-
-def _read(stream: socket.socket, size: int) -> bytes | None:
-    data = bytearray(size)
-    view, filled = memoryview(data), 0
-    while filled < size:
-        count = stream.recv_into(view[filled:])
-        if not count:
-            return None
-        filled += count
-    return bytes(data)
 
 
 def prepare(body: bytes) -> tuple[Ready | Unfit, ChatFormat | None]:

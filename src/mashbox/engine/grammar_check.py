@@ -12,13 +12,14 @@ import os
 import resource
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import weakref
 from collections.abc import Callable
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
+
+from mashbox.engine.frames import framed, receive
 
 MOST_STATES = 50_000
 """Lexer states of one grammar, up to 2 kB each; the library's own limit would allow half a gigabyte."""
@@ -39,7 +40,6 @@ TOO_LONG = "it takes too long"
 TOO_BIG = "it is too large"
 MOST_CHARACTERS = 8 << 20
 
-_LENGTH = struct.Struct(">I")
 _END = 256
 
 
@@ -68,7 +68,7 @@ class GrammarCheck:
         for _ in range(2):  # a process that died at rest is no grammar's fault
             process, stream = self._helper or self._start()
             try:
-                send(stream, text)
+                stream.sendall(framed(text))
                 reply = receive(stream)
             except TimeoutError:
                 self._forget()
@@ -121,27 +121,6 @@ def _end(process: subprocess.Popen[bytes], stream: socket.socket) -> None:
     process.wait()
 
 
-def send(stream: socket.socket, body: bytes) -> None:
-    """One frame."""
-    stream.sendall(_LENGTH.pack(len(body)) + body)
-
-
-def receive(stream: socket.socket) -> bytes | None:
-    """The next frame's body; None at the stream's end."""
-    head = _read(stream, _LENGTH.size)
-    return None if head is None else _read(stream, _LENGTH.unpack(head)[0])
-
-
-def _read(stream: socket.socket, size: int) -> bytes | None:
-    data = bytearray()
-    while len(data) < size:
-        part = stream.recv(size - len(data))
-        if not part:
-            return None
-        data += part
-    return bytes(data)
-
-
 class _Bytes:
     """The vocabulary of single bytes, as the library wants it."""
 
@@ -171,14 +150,13 @@ def first_line(error: str) -> str:
 def serve(stream: socket.socket) -> None:
     """Until the stream ends."""
     tokenizer = LLTokenizer(TokenizerWrapper(_Bytes()))
-    send(stream, b"")
+    stream.sendall(framed(b""))
     while (text := receive(stream)) is not None:
-        signal.setitimer(
-            signal.ITIMER_PROF, CHECK_S
-        )  # its signal ends the process, whatever the library does
+        # Its signal ends the process, whatever the library does.
+        signal.setitimer(signal.ITIMER_PROF, CHECK_S)
         fault = check(tokenizer, text.decode())
         signal.setitimer(signal.ITIMER_PROF, 0)
-        send(stream, fault.encode())
+        stream.sendall(framed(fault.encode()))
 
 
 def main() -> None:
