@@ -15,6 +15,7 @@ from collections.abc import Callable
 import msgspec
 
 from mashbox.chat.render_wire import Reply, decode_reply
+from mashbox.engine.child import told_end
 from mashbox.engine.frames import FrameBuffer
 
 log = logging.getLogger(__name__)
@@ -136,7 +137,7 @@ class RenderProcess:
         await self.end()
         if self._process.returncode == -signal.SIGALRM:
             raise EndedError.late(seconds)
-        raise EndedError(f"its process ended ({_describe(self._process.returncode)})", in_time=True)
+        raise EndedError(f"its process ended ({told_end(self._process.returncode)})", in_time=True)
 
     async def end(self) -> None:
         """Make sure that it is gone."""
@@ -149,7 +150,3 @@ class RenderProcess:
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
-
-
-def _describe(code: int | None) -> str:
-    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import resource
 import signal
 import socket
 import sys
@@ -28,6 +27,7 @@ from mashbox.chat.render_wire import (
     decode_source,
     encode_reply,
 )
+from mashbox.engine.child import restrain
 from mashbox.engine.frames import receive
 from mashbox.errors import ConfigError, InvalidRequestError
 
@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 
 DEADLINE_S = 5.0
 """Wall time of getting to know the template, and, unless told otherwise, of one rendering."""
-MOST_MEMORY = 2 << 30
 
 
 @contextlib.contextmanager
@@ -46,17 +45,6 @@ def deadline(seconds: float) -> Iterator[None]:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def restrain() -> None:
-    """Give up what rendering does not need."""
-    for ignored in (signal.SIGINT, signal.SIGTERM):  # the server goes on until it has drained
-        signal.signal(ignored, signal.SIG_IGN)
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold prompts
-    with contextlib.suppress(OSError, ValueError):  # not every system knows this limit
-        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
 
 
 def serve(stream: socket.socket, seconds: float) -> None:
@@ -112,7 +100,7 @@ def _reply(chat: ChatFormat, ask: Ask) -> Reply:
 
 def main() -> None:
     """Entry point; see the module's docstring."""
-    restrain()
+    restrain(signal.SIGALRM)
     logging.basicConfig(format="%(asctime)s %(levelname)s templates: %(message)s")
     with contextlib.suppress(ConnectionError):  # the server is gone
         serve(socket.socket(fileno=int(sys.argv[1])), float(sys.argv[2]))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import signal
 import socket
 import subprocess
@@ -19,6 +18,7 @@ from collections.abc import Callable
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
+from mashbox.engine.child import restrain
 from mashbox.engine.frames import framed, receive
 
 MOST_STATES = 50_000
@@ -35,7 +35,6 @@ PATIENCE_S = 10.0
 """Wall time for it: on a busy machine the processor time takes longer to come."""
 START_TIMEOUT_S = 60.0
 GRACE_S = 0.5
-MOST_MEMORY = 2 << 30
 TOO_LONG = "it takes too long"
 TOO_BIG = "it is too large"
 MOST_CHARACTERS = 8 << 20
@@ -161,13 +160,7 @@ def serve(stream: socket.socket) -> None:
 
 def main() -> None:
     """Entry point; see the module's docstring."""
-    for ignored in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(ignored, signal.SIG_IGN)
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGPROF])
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(OSError, ValueError):  # not every system knows this limit
-        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    restrain(signal.SIGPROF)
     os.environ["RUST_BACKTRACE"] = "0"
     with contextlib.suppress(ConnectionError):  # the worker is gone
         serve(socket.socket(fileno=int(sys.argv[1])))

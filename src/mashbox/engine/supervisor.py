@@ -19,6 +19,7 @@ import msgspec
 
 from mashbox.config import WorkerConfig, child_environment
 from mashbox.engine import ipc
+from mashbox.engine.child import told_end
 from mashbox.engine.types import (
     EMPTY_CACHE,
     CacheReport,
@@ -167,7 +168,7 @@ class Supervisor:
             try:
                 await self._end(process)
             finally:
-                self._after(_describe(process))
+                self._after(told_end(process.returncode))
 
     async def _start(self) -> tuple[asyncio.subprocess.Process, asyncio.Event]:
         self._load_begun = time.monotonic()
@@ -283,8 +284,3 @@ class Supervisor:
         idle = beat.running == 0 and beat.waiting == 0
         if idle or beat.step != self._last_step[0]:
             self._last_step = (beat.step, self._last_beat)
-
-
-def _describe(process: asyncio.subprocess.Process) -> str:
-    code = process.returncode or 0
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
