@@ -52,13 +52,16 @@ class LogConfig:
     """Prompts and answers are logged, at info."""
 
 
+DEFAULT_LOG = LogConfig()
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
     """Everything a worker process is told at its start. `backend` is module:callable."""
 
     model: ModelConfig
     backend: str = "mashbox.engine.llama:LlamaBackend"
-    log: LogConfig = LogConfig()
+    log: LogConfig = DEFAULT_LOG
 
 
 API_KEY_VARIABLE = "MASHBOX_API_KEY"

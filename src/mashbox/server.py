@@ -185,7 +185,7 @@ async def run(
     counts = RequestCounts()
     engine = EngineClient(supervisor, counts)
     identity = ModelIdentity(deployment, engine)
-    chat = ChatService(engine, lambda facts: format_source(deployment, facts), deployment.worker.log.prompts)
+    chat = ChatService(engine, lambda facts: format_source(deployment, facts), deployment.worker.log)
     app = create_app(
         config=deployment.serve,
         engine=engine,

@@ -15,6 +15,7 @@ from collections.abc import Callable
 import msgspec
 
 from mashbox.chat.render_wire import Reply, decode_reply
+from mashbox.config import LogConfig
 from mashbox.engine.child import told_end
 from mashbox.engine.frames import FrameBuffer
 
@@ -97,7 +98,9 @@ class RenderProcess:
         return self._replies.ended
 
     @classmethod
-    async def start(cls, deadline_s: float, on_end: Callable[[], None]) -> RenderProcess:
+    async def start(
+        cls, deadline_s: float, log_config: LogConfig, on_end: Callable[[], None]
+    ) -> RenderProcess:
         """A new process, which ends when a rendering takes longer. Raises OSError."""
         ours, theirs = socket.socketpair()
         with theirs:
@@ -107,7 +110,7 @@ class RenderProcess:
             try:
                 process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-m", "mashbox.chat.render_worker"),
-                    *(str(theirs.fileno()), str(deadline_s)),
+                    *(str(theirs.fileno()), str(deadline_s), msgspec.json.encode(log_config).decode()),
                     stdin=asyncio.subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
                     env={name: os.environ[name] for name in _KEPT if name in os.environ},

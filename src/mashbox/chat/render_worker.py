@@ -1,4 +1,4 @@
-"""A process that renders one chat template: `python -m mashbox.chat.render_worker FD SECONDS`.
+"""A process that renders one chat template: `python -m mashbox.chat.render_worker FD SECONDS LOG`.
 
 The first frame of its stream says which template; each later one is a request, and gets one reply.
 It can be killed at any moment: it holds nothing that is not in its template. It ends when the stream
@@ -14,6 +14,8 @@ import socket
 import sys
 from collections.abc import Iterator
 
+import msgspec
+
 from mashbox.chat.prompt import ChatFormat, Prompt, build_prompt, render
 from mashbox.chat.render_wire import (
     Ask,
@@ -27,9 +29,11 @@ from mashbox.chat.render_wire import (
     decode_source,
     encode_reply,
 )
+from mashbox.config import LogConfig
 from mashbox.engine.child import restrain
 from mashbox.engine.frames import receive
 from mashbox.errors import ConfigError, InvalidRequestError
+from mashbox.logs import setup as logs
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +105,7 @@ def _reply(chat: ChatFormat, ask: Ask) -> Reply:
 def main() -> None:
     """Entry point; see the module's docstring."""
     restrain(signal.SIGALRM)
-    logging.basicConfig(format="%(asctime)s %(levelname)s templates: %(message)s")
+    logs.start(msgspec.json.decode(sys.argv[3], type=LogConfig), "templates", errors_wait_s=0.2)
     with contextlib.suppress(ConnectionError):  # the server is gone
         serve(socket.socket(fileno=int(sys.argv[1])), float(sys.argv[2]))
 

@@ -18,6 +18,7 @@ from mashbox.chat.render_wire import Ask, Built, Ready, Refused, Reply, Unfit, e
 from mashbox.chat.render_worker import DEADLINE_S
 from mashbox.chat.stream_parser import AnswerParser
 from mashbox.chat.types import ChatRequest
+from mashbox.config import DEFAULT_LOG, LogConfig
 from mashbox.engine.fair_line import FairLine
 from mashbox.engine.types import Segment
 from mashbox.errors import ConfigError, EngineError, InternalError, InvalidRequestError, RequestError
@@ -80,9 +81,12 @@ class _Line:
 class Renderer:
     """Makes the prompts of one chat template, in processes that it keeps alive. Needs a running loop."""
 
-    def __init__(self, source: FormatSource, deadline_s: float = DEADLINE_S) -> None:
+    def __init__(
+        self, source: FormatSource, deadline_s: float = DEADLINE_S, log_config: LogConfig = DEFAULT_LOG
+    ) -> None:
         self.source = source
         self._deadline_s = deadline_s
+        self._log_config = log_config
         self._line = _Line()
         self._alive: set[int] = set()
         self._ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -154,7 +158,7 @@ class Renderer:
     async def _start(self) -> RenderProcess | None:
         """A process that is ready, or None: it was told to the log, or to who waits for the first one."""
         try:
-            process = await RenderProcess.start(self._deadline_s, self._line.arrived.set)
+            process = await RenderProcess.start(self._deadline_s, self._log_config, self._line.arrived.set)
         except OSError as error:
             self._unfit(f"The chat template's process cannot be started: {error.strerror or error}.")
             return None

@@ -25,6 +25,7 @@ from mashbox.chat.types import (
     WholeAnswer,
     join_blocks,
 )
+from mashbox.config import DEFAULT_LOG, LogConfig
 from mashbox.engine.client import EngineClient
 from mashbox.engine.event_stream import EventStream
 from mashbox.engine.types import (
@@ -158,19 +159,19 @@ class Answer:
 class ChatService:
     """Turns requests into answers of one engine.
 
-    `format_source` says what the chat format is made of, once the engine has told what the model is. With
-    `log_content` prompts and answers are logged.
+    `format_source` says what the chat format is made of, once the engine has told what the model is. Prompts
+    and answers are logged if `log_config` says so.
     """
 
     def __init__(
         self,
         engine: EngineClient,
         format_source: Callable[[ModelFacts], FormatSource],
-        log_content: bool = False,
+        log_config: LogConfig = DEFAULT_LOG,
     ) -> None:
         self._engine = engine
         self._format_source = format_source
-        self._log_content = log_content
+        self._log_config = log_config
         self._renderer: Renderer | None = None
         self._facts: ModelFacts | None = None
 
@@ -224,10 +225,10 @@ class ChatService:
     def _answer(
         self, stream: EventStream, new_parser: Callable[[], StreamParser], stop: tuple[str, ...]
     ) -> Answer:
-        return Answer(stream, new_parser, stop, self._log_content)
+        return Answer(stream, new_parser, stop, self._log_config.prompts)
 
     def _show(self, command: Submit) -> None:
-        if self._log_content:
+        if self._log_config.prompts:
             text = "".join(segment.text for segment in command.segments)
             fields = {"engine_id": command.id, "text": text}
             log.info(Entry("prompt", f"prompt of {command.id}\n{text}", fields))
@@ -260,7 +261,7 @@ class ChatService:
             source = self._format_source(facts)
             old = self._renderer
             if old is None or old.source != source:
-                self._renderer = Renderer(source)
+                self._renderer = Renderer(source, log_config=self._log_config)
             if old is not None and old is not self._renderer:
                 await old.close()
         renderer = self._renderer
