@@ -225,6 +225,7 @@ def run(
     ] = False,
 ) -> None:
     """Serve one model on the OpenAI and Anthropic APIs."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the server takes it: it never ends one
     log_config = LogConfig(log_level.value, log_json, log_prompts)
     _start_log(log_config)
     keys = _open_keys(host, api_key_file)
@@ -277,7 +278,6 @@ def run(
         allowed=allowed,
     )
     bound = listener.getsockname()[1]
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the server takes it: it never ends one
     machine.listen(listener)
     print(f"Loading {resolved.paths[0].name} ...", flush=True)
 

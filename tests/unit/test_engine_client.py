@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from mashbox.api.request_counts import RequestCounts
 from mashbox.config import ModelConfig, WorkerConfig
+from mashbox.engine import client as module
 from mashbox.engine import ipc
 from mashbox.engine.client import EngineClient
 from mashbox.engine.event_stream import EventStream
@@ -324,3 +326,15 @@ def test_a_count_is_sent_again_and_waits_for_no_slot() -> None:
         stream.close()
 
     run(test())
+
+
+def test_what_is_left_of_the_grace_is_told_while_draining(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    client = Desk().client
+    client.drain()
+    assert client.retry_after == module.GRACE_S
+    now += module.GRACE_S - 3
+    assert client.retry_after == 3
+    now += 30
+    assert client.retry_after == 1

@@ -301,14 +301,16 @@ def test_secrets_of_the_server_are_not_in_its_environment(monkeypatch: pytest.Mo
     run(test)
 
 
-@pytest.mark.parametrize("busy", [False, True])
-def test_no_process_outlives_a_killed_server(busy: bool) -> None:
+@pytest.mark.parametrize(("busy", "stopped"), [(False, False), (True, False), (False, True)])
+def test_no_process_outlives_a_killed_server(busy: bool, stopped: bool) -> None:
     command = [sys.executable, "-m", "tests.unit.templated", "spin" if busy else "rest"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         pids = [int(pid) for pid in server.stdout.readline().split()]
         assert len(pids) == PROCESSES
         assert all(map(is_running, pids))
+        for pid in pids if stopped else ():
+            os.kill(pid, signal.SIGSTOP)
         server.kill()
     deadline = time.monotonic() + 20
     while any(map(is_running, pids)):

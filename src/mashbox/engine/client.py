@@ -82,7 +82,7 @@ class EngineClient:
         self._supervisor = supervisor
         self._observer = observer or Unobserved()
         self._streams: dict[str, EventStream] = {}
-        self._draining = False
+        self._drains_until: float | None = None
         self._mean_s = 1.0
         """How long requests hold a slot, the late ones most."""
         supervisor.listen(self)
@@ -92,7 +92,7 @@ class EngineClient:
         """A snapshot; the counts are of requests that have not ended."""
         worker = self._supervisor.status
         state: EngineState = "draining"
-        if not self._draining and worker.state != "stopped":
+        if self._drains_until is None and worker.state != "stopped":
             state = worker.state
         running = sum([stream.has_slot for stream in self._streams.values()])
         return EngineStatus(
@@ -115,11 +115,13 @@ class EngineClient:
     @property
     def retry_after(self) -> int:
         """Seconds until a server that is not ready is likely to be: whole ones, at least 1."""
-        return max(1, round(GRACE_S if self._draining else self._supervisor.ready_in_s))
+        until = self._drains_until
+        seconds = self._supervisor.ready_in_s if until is None else until - time.monotonic()
+        return max(1, round(seconds))
 
     def drain(self) -> None:
         """Take no more requests; those at hand go on."""
-        self._draining = True
+        self._drains_until = time.monotonic() + GRACE_S
 
     def abort(self) -> None:
         """End every request at hand with an error: the server shuts down."""

@@ -1,7 +1,7 @@
 """The worker process: a model, the engine's loop, and one stream to the server.
 
 Started by the supervisor as `python -m mashbox.engine.worker FD CONFIG`. The main thread steps the
-engine; one thread reads commands, two tokenise, one sends heartbeats. When the server's end
+engine; one thread reads commands, three tokenise, one sends heartbeats. When the server's end
 of the stream closes, the process ends at once, whatever it is doing.
 """
 
@@ -131,10 +131,10 @@ class Work:
 
 
 class Inbox:
-    """Reads commands in one thread, prepares requests in another, and hands both to the engine's thread.
+    """Reads commands in one thread, prepares requests in others, and hands both to the engine's thread.
 
-    So a long prompt that is being tokenised holds up no cancel. Counts have a thread of their own: they have
-    no longest prompt, and must hold up no request. Invariant: an id is in `_preparing`
+    So a long prompt that is being tokenised holds up no cancel. Counts have a thread of their own, since they
+    have no longest prompt, and so have requests with a grammar. Invariant: an id is in `_preparing`
     from its Submit until the engine has it, and a Cancel in that time makes it be dropped. So is a count.
     """
 
@@ -151,6 +151,7 @@ class Inbox:
         self._outbox = outbox
         self._preparer = Preparer(backend, lambda seconds: outbox.send([Silent(seconds)]))
         self._submits = Work()
+        self._constrained = Work()
         self._counts = Work()
         self._preparing: set[str] = set()
         self._lock = threading.Lock()
@@ -162,6 +163,7 @@ class Inbox:
         works = (
             self._read,
             partial(self._prepare_all, self._submits),
+            partial(self._prepare_all, self._constrained),
             partial(self._prepare_all, self._counts),
         )
         for work in works:
@@ -210,7 +212,12 @@ class Inbox:
             case Submit() | Count():
                 with self._lock:
                     self._preparing.add(command.id)
-                (self._counts if isinstance(command, Count) else self._submits).add(command)
+                self._work_of(command).add(command)
+
+    def _work_of(self, command: Submit | Count) -> Work:
+        if isinstance(command, Count):
+            return self._counts
+        return self._submits if command.constraint is None else self._constrained
 
     def _hand_over(self, item: Generation | str) -> None:
         self._ready.append(item)
