@@ -1,8 +1,9 @@
 """What schemathesis is told about the server under test; it loads this module by its name.
 
-The served document is changed in three places, so that more requests get past the first checks and the
+The served document is changed in four places, so that more requests get past the first checks and the
 checks know what a document of this version cannot say: fields that take any value lose their type, the
-model's id is the only one to ask for, and an event stream is a list of events whose data is described.
+model's id is the only one to ask for, an event stream is a list of events whose data is described, and
+limits of thousands are left out, since whoever tries them spends minutes on making the requests.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ EXCUSES = (
 )
 """Why a request that fits its schema may be refused all the same: no schema can say these."""
 
+OUT_OF_REACH = 1000
+
 ENDS = ("event: message_stop\n", "event: response.completed\n", "event: response.incomplete\n")
 """How the last event of a stream begins, where it has a name."""
 
@@ -34,7 +37,7 @@ ENDS = ("event: message_stop\n", "event: response.completed\n", "event: response
 @schemathesis.hook
 def before_load_schema(context: HookContext, raw_schema: dict[str, Any]) -> None:
     """Change the document; see the module."""
-    free_any_values(raw_schema)
+    loosen(raw_schema)
     for name in ONE_MODEL:
         model = raw_schema["components"]["schemas"][name]["properties"]["model"]
         del model["type"]
@@ -46,16 +49,19 @@ def before_load_schema(context: HookContext, raw_schema: dict[str, Any]) -> None
                 content["text/event-stream"] = {"schema": event(content["text/event-stream"]["schema"])}
 
 
-def free_any_values(value: Any) -> None:
-    """Take the type off all fields that do not look at it."""
+def loosen(value: Any) -> None:
+    """Take the type off all fields that do not look at it, and limits that are out of reach."""
     if isinstance(value, dict):
         if value.get("x-any-value"):
             value.pop("type", None)
+        for limit in ("maxItems", "maxLength"):
+            if isinstance(most := value.get(limit), int) and most >= OUT_OF_REACH:
+                del value[limit]
         for entry in value.values():
-            free_any_values(entry)
+            loosen(entry)
     elif isinstance(value, list):
         for entry in value:
-            free_any_values(entry)
+            loosen(entry)
 
 
 def event(schema: dict[str, Any]) -> dict[str, Any]:
