@@ -21,7 +21,7 @@
         ├── MediaTypeError         415
         ├── HeadersTooLargeError   431
         ├── ClientGoneError        499: nobody is left to read the answer
-        ├── OverloadedError        429 with retry_after: too many of this tenant's wait
+        ├── OverloadedError        429 with retry_after: too many of this tenant's wait, or bodies fill memory
         │   └── QueueFullError     the same, too many of all wait (529 on /v1/messages)
         ├── NotReadyError          503 with retry_after (529 on /v1/messages)
         ├── EngineError            500: the model's worker failed
@@ -177,7 +177,7 @@ class ClientGoneError(RequestError):
 
 
 class OverloadedError(RequestError):
-    """Too many requests of one tenant are waiting for a slot."""
+    """Too many requests of one tenant are waiting for a slot, or too many bytes of bodies are held."""
 
     status = 429
     code = "rate_limit_exceeded"

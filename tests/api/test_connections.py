@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import select
 import socket
 import threading
 import time
@@ -15,7 +16,7 @@ import pytest
 from mashbox.http.protocol import MAX_PIPELINED
 from tests.api.conftest import Server
 from tests.api.serve import WIRE_LIMITS
-from tests.api.wire import HEAD, one, post, send
+from tests.api.wire import HEAD, answers, one, post, send
 
 LONG = "a[pause]" * 900
 ROUTES = ["/v1/chat/completions", "/v1/completions"]
@@ -252,6 +253,34 @@ def test_a_slow_request_that_goes_on_is_answered(server: Server) -> None:
     last = post(b'{"prompt": "hi"}', b"Connection: close")
     cuts = [last[at : at + 12] for at in range(len(HEAD), len(last), 12)]
     assert one(server.port, last[: len(HEAD)], *cuts, pause=0.12).status == 200
+
+
+def test_a_body_that_trickles_is_refused(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as client:
+        client.sendall(HEAD + b"Content-Length: 1000\r\n\r\n")
+        begun = time.monotonic()
+        while not select.select([client], [], [], WIRE_LIMITS.silent_s / 5)[0]:
+            assert time.monotonic() - begun < 2 * WIRE_LIMITS.silent_s
+            client.sendall(b" ")
+        (answer,) = answers(client)
+    assert (answer.status, answer.closed) == (408, True)
+    assert "slower than 16 KiB a second" in answer.error["message"]
+
+
+def test_a_body_that_takes_long_at_a_fair_pace_is_answered(server: Server) -> None:
+    last = post(b'{"prompt": "hi"' + b" " * 60_000 + b"}", b"Connection: close")
+    cuts = [last[at : at + 3000] for at in range(0, len(last), 3000)]
+    begun = time.monotonic()
+    assert one(server.port, *cuts, pause=0.1).status == 200
+    assert time.monotonic() - begun > 2 * WIRE_LIMITS.silent_s
+
+
+def test_the_body_of_a_request_in_line_is_not_hurried(server: Server) -> None:
+    running = post(json.dumps({"prompt": "a[pause]" * 40}).encode())
+    last = post(b'{"prompt": "hi"}', b"Connection: close")
+    cuts = [last[at:][:1] for at in range(len(last) - 8, len(last))]
+    told = send(server.port, running + last[:-8], *cuts, pause=WIRE_LIMITS.silent_s / 5)
+    assert [answer.status for answer in told] == [200, 200]
 
 
 def test_requests_in_line_are_answered_in_order(server: Server) -> None:

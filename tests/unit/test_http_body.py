@@ -13,6 +13,7 @@ from starlette.requests import Request
 
 from mashbox.errors import BodyTooLargeError, InvalidRequestError, MediaTypeError
 from mashbox.http.body import MAX_BODY_BYTES, decode_json, mend_surrogates, read_body, require_json
+from mashbox.http.body_budget import BodyBudget, BodyShare
 
 
 class Inner(msgspec.Struct):
@@ -126,7 +127,7 @@ def test_other_content_types_are_refused(headers: dict[str, str]) -> None:
 
 def drive(request: Request, limit: int) -> bytes:
     """Run read_body, which never waits here."""
-    reading = read_body(request, limit)
+    reading = read_body(request, BodyShare(BodyBudget(), ""), limit)
     with pytest.raises(StopIteration) as done:
         reading.send(None)
     return bytes(done.value.value)
@@ -139,7 +140,7 @@ def test_body_is_read_in_pieces_up_to_the_limit() -> None:
 @pytest.mark.parametrize("request_", [post({"content-length": "5"}), post({}, b"abc", b"de")])
 def test_longer_bodies_are_refused(request_: Request) -> None:
     with pytest.raises(BodyTooLargeError) as caught:
-        read_body(request_, 4).send(None)
+        read_body(request_, BodyShare(BodyBudget(), ""), 4).send(None)
     assert caught.value.status == 413
 
 

@@ -24,6 +24,7 @@ from mashbox.chat.service import ChatService
 from mashbox.engine.client import EngineClient
 from mashbox.http.allowed import Allowed
 from mashbox.http.auth import AuthMiddleware
+from mashbox.http.body_budget import BodyBudget, BodyBudgetMiddleware
 from mashbox.http.boundary import BoundaryMiddleware
 from mashbox.http.errors import on_http_exception
 from mashbox.http.guard import GuardMiddleware
@@ -80,6 +81,7 @@ def create_app(
             Middleware(BoundaryMiddleware, on_end=on_end),
             Middleware(GuardMiddleware, allowed=allowed),
             Middleware(AuthMiddleware, keys=keys),
+            Middleware(BodyBudgetMiddleware, budget=BodyBudget()),
             Middleware(HeadMiddleware, ready=health.ready, retry_after=lambda: engine.retry_after),
         ],
         exception_handlers={

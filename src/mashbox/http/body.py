@@ -10,6 +10,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from mashbox.errors import BodyTooLargeError, ClientGoneError, InvalidRequestError, MediaTypeError
+from mashbox.http.body_budget import BodyShare, share_in
 from mashbox.http.echo import echo
 from mashbox.http.json import JSON
 from mashbox.http.refusal import raise_refusal
@@ -25,14 +26,15 @@ SMALL_BODY_BYTES = 64 * 1024
 async def read_json(request: Request, decoder: msgspec.json.Decoder[T]) -> T:
     """Read and decode the body of a POST.
 
-    Raises MediaTypeError (415), BodyTooLargeError (413), InvalidRequestError (400) or, when the
-    client leaves while it sends, ClientGoneError.
+    Raises MediaTypeError (415), BodyTooLargeError (413), OverloadedError (429), InvalidRequestError
+    (400) or, when the client leaves while it sends, ClientGoneError.
     """
     require_json(request)
-    body = await read_body(request)
-    if len(body) <= SMALL_BODY_BYTES:
-        return decode_json(body, decoder)
-    return await asyncio.to_thread(decode_json, body, decoder)
+    with share_in(request.scope) as share:
+        body = await read_body(request, share)
+        if len(body) <= SMALL_BODY_BYTES:
+            return decode_json(body, decoder)
+        return await asyncio.to_thread(decode_json, body, decoder)
 
 
 def require_json(request: Request) -> None:
@@ -53,7 +55,7 @@ def require_json(request: Request) -> None:
 _CHARSET = re.compile(r"""(?:^|;)\s*charset\s*=\s*"?(?P<name>[^";]*?)"?\s*(?:;|$)""", re.IGNORECASE)
 
 
-async def read_body(request: Request, limit: int = MAX_BODY_BYTES) -> bytes:
+async def read_body(request: Request, share: BodyShare, limit: int = MAX_BODY_BYTES) -> bytes:
     """The whole body, at most `limit` bytes; or whatever the connection found wrong while it came."""
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit:
@@ -64,6 +66,7 @@ async def read_body(request: Request, limit: int = MAX_BODY_BYTES) -> bytes:
             body += chunk
             if len(body) > limit:
                 raise _too_large(limit)
+            share.grow_to(len(body))
     except ClientDisconnect:
         raise ClientGoneError from None
     raise_refusal(request.scope)

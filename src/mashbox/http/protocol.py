@@ -35,11 +35,13 @@ MAX_PIPELINED = 16
 @dataclass(frozen=True, slots=True)
 class WireLimits:
     """Seconds: until a client that takes no byte is left, until one that sends no head or no more of
-    its body is, and how long one that sends what nobody reads may go on with it."""
+    its body is, and how long one that sends what nobody reads may go on with it. And the bytes a second
+    that a body must have on average, once `silent_s` have passed."""
 
     stalled_s: float = 30.0
     silent_s: float = 30.0
     linger_s: float = 30.0
+    body_pace: int = 16 * 1024
 
 
 DEFAULT_WIRE_LIMITS = WireLimits()
@@ -72,6 +74,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._header_bytes = 0
         self._fault: RequestError | None = None
         self._deadline = 0.0
+        self._body_due = 0.0  # when a body that brings no more bytes has become too slow
         self._pace: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -166,6 +169,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
         self._steps += 1
+        self._body_due += len(body) / self.limits.body_pace
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -182,6 +186,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
+        self._body_due = self.loop.time() + self.limits.silent_s
         super()._start_asgi_task(cycle, app)
 
     def _may_be_sending(self) -> bool:
@@ -197,19 +202,31 @@ class GuardedProtocol(HttpToolsProtocol):
         if stepped or self._pace is None:
             self._deadline = self.loop.time() + self.limits.silent_s
         if self._pace is None:
-            self._pace = self.loop.call_at(self._deadline, self._check_pace)
+            self._pace = self.loop.call_at(self._due(), self._check_pace)
+
+    def _due(self) -> float:
+        """Until when more must have come. The body of a request in line is not hurried."""
+        hurried = self._in_body and self.cycle is self._running
+        return min(self._deadline, self._body_due) if hurried else self._deadline
 
     def _check_pace(self) -> None:
         self._pace = None
+        now = self.loop.time()
         if self.flow.read_paused:  # it is we who do not read
-            self._deadline = self.loop.time() + self.limits.silent_s
-        if self.loop.time() < self._deadline:
-            self._pace = self.loop.call_at(self._deadline, self._check_pace)
+            self._deadline = now + self.limits.silent_s
+            self._body_due = max(self._body_due, self._deadline)
+        if now < self._due():
+            self._pace = self.loop.call_at(self._due(), self._check_pace)
         else:
-            part = "body" if self._in_body else "head"
-            self._refuse(
-                RequestTimeoutError(f"The request's {part} did not come within {self.limits.silent_s:g} s.")
+            self._refuse(self._too_slow(now))
+
+    def _too_slow(self, now: float) -> RequestTimeoutError:
+        part = "body" if self._in_body else "head"
+        if now < self._deadline:
+            return RequestTimeoutError(
+                f"The request's {part} came slower than {self.limits.body_pace // 1024} KiB a second."
             )
+        return RequestTimeoutError(f"The request's {part} did not come within {self.limits.silent_s:g} s.")
 
     def _stop_pace(self) -> None:
         if self._pace is not None:
