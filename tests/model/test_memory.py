@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from mashbox.catalog.memory import MemorySettings, estimate
 from mashbox.catalog.resolve import resolve
 from mashbox.config import ModelConfig
 from mashbox.engine.llama import LlamaBackend
+from mashbox.logs.setup import TRACE
 
 MIB = 1 << 20
 CONTEXT, SLOTS = 2048, 2
@@ -24,7 +24,7 @@ def allocated(path: Path, exact: bool, log: pytest.LogCaptureFixture) -> tuple[l
     log.clear()
     flash_attn = "off" if exact else "auto"
     config = ModelConfig(str(path), CONTEXT, SLOTS, threads=1, exact=exact, flash_attn=flash_attn)
-    with log.at_level(logging.DEBUG, "mashbox.llama"):
+    with log.at_level(TRACE, "mashbox.llama"):
         LlamaBackend(config, lambda _: None).close()
     states = [float(found) for found in re.findall(r"(?:KV|RS) buffer size = +([\d.]+) MiB", log.text)]
     (compute,) = re.findall(r"compute buffer size = +([\d.]+) MiB", log.text)
