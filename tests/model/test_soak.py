@@ -51,8 +51,9 @@ def test_in_default_mode_no_answer_has_words_of_another_conversation(tmp_path: P
 
 @pytest.mark.usefixtures("demo_file")
 def test_states_exchanged_behind_all_checks_show_in_the_words_of_answers(tmp_path: Path) -> None:
-    """The same load as in the test before this one, on two slots, so that more is restored."""
-    outcome = soak(talking(tmp_path, program=EXCHANGING, slots=2, cache_ram_mib=48))
+    """On two slots, so that much is restored; some six of the answers then have a foreign word."""
+    load = replace(SHORT, families=1, rounds=8)
+    outcome = soak(talking(tmp_path, program=EXCHANGING, slots=2, cache_ram_mib=48, load=load))
     assert [fault for fault in outcome.faults if "of another conversation" in fault]
 
 
